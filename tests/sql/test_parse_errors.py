@@ -378,6 +378,14 @@ CASES: dict[str, tuple[str, str]] = {
             "hint: write two: ts + INTERVAL '1' MONTH + INTERVAL '3' DAYS"
         ),
     ),
+    "distinct on": (
+        "SELECT DISTINCT ON (id) n, ts FROM a",
+        (
+            "DISTINCT ON is not supported (line 1, column 21)\n"
+            "1 | SELECT DISTINCT ON (id) n, ts FROM a\n"
+            "  |                     ^^"
+        ),
+    ),
     "interval that does not look like its units": (
         "SELECT ts - INTERVAL '1:03' DAY TO SECOND AS t FROM a",
         (
@@ -820,6 +828,7 @@ UNSUPPORTED = {
     "unnest with offset",
     "cross apply",
     "qualify",
+    "distinct on",
     "parameter",
 }
 

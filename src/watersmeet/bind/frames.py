@@ -93,11 +93,11 @@ def _distance(edge: _Edge, text: str, scale: int) -> int | None:
         return 0 if value.upper() == "CURRENT ROW" else None
     if isinstance(value, exp.Interval):
         micros = interval_micros(value)
-        if micros % scale == 0:
+        if micros >= 0 and micros % scale == 0:
             return sign * micros // scale
     elif isinstance(value, exp.Literal) and value.is_int:
         return sign * int(value.name)
     raise UnsupportedError(
-        f"{text}: the edge of a frame is a whole number, an INTERVAL, UNBOUNDED or CURRENT ROW",
+        f"{text}: the edge of a frame is UNBOUNDED, CURRENT ROW, or a whole number or an INTERVAL from 0 on",
         position=position_of(value) if isinstance(value, exp.Expr) else None,
     )

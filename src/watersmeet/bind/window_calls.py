@@ -7,7 +7,6 @@ FROM TUMBLE(bids, ts, INTERVAL '10' SECONDS) GROUP BY window_start, window_end
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from sqlglot import exp
@@ -15,13 +14,13 @@ from sqlglot import exp
 from watersmeet.bind.generators import Generator, generator_in_from
 from watersmeet.columns import TP_TIME
 from watersmeet.errors import BindError, UnsupportedError
-from watersmeet.expressions.nodes import INTERVAL_UNITS, WindowTable
+from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.windows import WindowBound
+from watersmeet.sql.intervals import parts_of_text, together
 
 _CALLS = ("window", "session_window")
-_LENGTH = re.compile(r"\s*(\d+)\s+([A-Za-z]+?)s?\s*")
 #: The clauses in which a call, or a part of what it returns, may stand.
 _CLAUSES = ("expressions", "group", "having", "order")
 
@@ -257,14 +256,12 @@ def _interval(length: exp.Expr, call: exp.Expr) -> exp.Expr:
     """A length as an interval; ``BindError`` for text that is none."""
     if isinstance(length, exp.Interval):
         return length.copy()
-    found = _LENGTH.fullmatch(length.name) if isinstance(length, exp.Literal) and length.is_string else None
-    unit = found[2].upper() if found is not None else ""
-    if found is None or unit not in INTERVAL_UNITS:
+    parts = parts_of_text(length.name) if isinstance(length, exp.Literal) and length.is_string else None
+    if parts is None or (interval := together(parts)) is None:
         raise BindError(
             f"{plain_sql(length)} is no length of a time window",
             hint="write a number and a unit: '10 minutes'",
             position=position_of(length) or position_of(call),
         )
-    interval = exp.Interval(this=exp.Literal.string(found[1]), unit=exp.var(unit))
     interval.meta.update(length.meta)
     return interval

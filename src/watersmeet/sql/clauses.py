@@ -47,6 +47,7 @@ ALLOWED: tuple[tuple[type[exp.Expr], set[str]], ...] = (
     (exp.Subquery, SUBQUERY_CLAUSES),
     (exp.Join, JOIN_CLAUSES),
     (exp.Lateral, LATERAL_CLAUSES),
+    (exp.Distinct, {"expressions"}),
 )
 FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Command, "this statement"),
@@ -59,6 +60,7 @@ FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
 )
 NAMES = {
     "into": "INTO",
+    "on": "DISTINCT ON",
     "sample": "TABLESAMPLE",
     "pivots": "PIVOT",
     "when": "AT or BEFORE",

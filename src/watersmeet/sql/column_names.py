@@ -13,8 +13,9 @@ from watersmeet.expressions.positions import position_of
 def take_column_names(tree: exp.Expr) -> None:
     """Move the names from aliases of common table expressions and subqueries into their SELECT lists.
 
-    They stay where they are over ``*``, and over a query whose own clauses use names of its SELECT list: such aliases
-    are refused later.  Raises ``BindError`` where an alias has other than as many names as the query has columns.
+    They stay where they are over ``*``, and over a query whose own clauses use names of its SELECT list or the new
+    ones: such aliases are refused later.  Raises ``BindError`` where an alias has other than as many names as the query
+    has columns, or one twice.
     """
     for source in tree.find_all(exp.CTE, exp.Subquery):
         alias = source.args.get("alias")
@@ -33,13 +34,20 @@ def _has_taken(query: exp.Expr, alias: exp.TableAlias) -> bool:
             f"{alias.name} names {_count(len(alias.columns))}, but its query has {len(select.expressions)}",
             position=position_of(alias.columns[0]),
         )
+    given = [each.name.lower() for each in alias.columns]
+    if (twice := next((each for each in alias.columns if given.count(each.name.lower()) > 1), None)) is not None:
+        raise BindError(f"{alias.name} names two columns {twice.name}", position=position_of(twice))
     names = {each.alias_or_name.lower() for each in select.expressions}
     aliases = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)}
     if any(_reads(level, ("order",), names) for level in levels):
         return False
     if _reads(select, ("group", "having", "qualify"), aliases):
         return False
-    named = zip(select.expressions, alias.columns, strict=True)
+    named = list(zip(select.expressions, alias.columns, strict=True))
+    # a clause that means a column of the input would find the new name instead
+    new = {name.name.lower() for each, name in named if each.alias_or_name.lower() != name.name.lower()}
+    if any(_reads(level, ("order", "having", "qualify"), new) for level in levels):
+        return False
     select.set("expressions", [exp.Alias(this=each.unalias(), alias=name) for each, name in named])
     return True
 
