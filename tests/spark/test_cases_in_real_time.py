@@ -42,6 +42,9 @@ LEFT_OUT = {
         "an hour ends with the first frontier of the next one": "each step stores what it adds to a group",
         "quotients: zero has twice as many numbers": "each step stores what it adds to a group",
     },
+    "whole_queries": {
+        "TUMBLE: a group once, when its window has ended": "lateness is judged by the rows that were taken before",
+    },
 }
 
 
