@@ -1,7 +1,7 @@
 """Names of the JVM that PySpark asks for at almost every call, such as that of the class with ``col``.
 
-For each of them the JVM looks into all jars on its class path, once for every package that the name may be in: up to
-two milliseconds, and hundreds of times until a query has started.
+For each of them the JVM looks into all jars on its class path, once for every package that the name may be in, and it
+is asked hundreds of times until a query has started.
 """
 
 from __future__ import annotations
