@@ -52,8 +52,8 @@ def _check_settings(plan: PhysicalPlan) -> None:
     settings, positions = plan.query.settings, plan.query.text.settings_positions
     if settings.is_real_time:
         raise UnsupportedError(
-            "queries that share stores do not run in real time yet",
-            hint="run each INSERT INTO by itself",
+            "the queries of EXECUTE STATEMENT SET, which share stores, do not run in real time yet",
+            hint="run each INSERT INTO by itself, without EXECUTE STATEMENT SET",
             position=positions.get("mode"),
         )
     if settings.skew == "spread":
