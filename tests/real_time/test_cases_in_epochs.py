@@ -8,7 +8,6 @@ import pytest
 
 from tests.conftest import ALL
 from tests.real_time.epoch_harness import EpochHarness
-from tests.support.real_time_cases import check_refused
 from watersmeet.testing.notation import Case, read_cases
 from watersmeet.testing.runner import run_case
 
@@ -26,5 +25,4 @@ CHOSEN = CASES if ALL else CASES[::16]
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{Path(case.path).stem}-{case.title}") for case in CHOSEN])
 def test_case(case: Case, tmp_path: Path) -> None:
     failure = run_case(case, lambda streams, query: EpochHarness(streams, query, tmp_path))
-    failure = check_refused(case, failure)
     assert failure is None, failure

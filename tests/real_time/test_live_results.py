@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from tests.real_time.epoch_harness import EpochHarness
-from watersmeet.engine.frames import Frame, FrameKind, counter_frame, mark_frame
+from watersmeet.engine.frames import Frame, FrameKind, counter_frame, decode_table, mark_frame
 from watersmeet.engine.live_results import LiveOperator
 from watersmeet.engine.outbox import Outbox
-from watersmeet.errors import UnsupportedError, WatersmeetError
+from watersmeet.errors import WatersmeetError
 from watersmeet.kernels.api import NEVER
 from watersmeet.testing.harness import load_script
 
@@ -68,26 +68,26 @@ def test_a_row_of_another_bucket_ends_the_query_in_words(tmp_path: Path) -> None
         list(counts.addressed(1, Outbox(counts.spec, 1, keys, ())))
 
 
-def test_what_only_spark_can_compute_between_two_operators_is_refused(tmp_path: Path) -> None:
-    repeated = "SELECT k, CAST(repeat('x', CAST(count(*) AS INT)) AS STRING) AS r FROM o GROUP BY k"
-    with pytest.raises(UnsupportedError, match="can be computed by Spark alone") as raised:
-        operators(f"SELECT r, count(*) AS m FROM ({repeated}) GROUP BY r", tmp_path)
-    assert "REPEAT" in (raised.value.detail or "")
+REPEATED = "SELECT k, CAST(repeat('x', CAST(count(*) AS INT)) AS STRING) AS r FROM o GROUP BY k"
 
 
-def test_what_a_query_computes_of_results_is_named_where_it_is_refused(tmp_path: Path) -> None:
-    hours = "SELECT date_trunc('HOUR', ts) AS h, count(*) AS n FROM o GROUP BY date_trunc('HOUR', ts)"
-    with pytest.raises(UnsupportedError, match="can be computed by Spark alone") as raised:
-        operators(f"SELECT CAST(h AS DATE) AS d, max(n) AS m FROM ({hours}) GROUP BY CAST(h AS DATE)", tmp_path)
-    assert "AS DATE)" in (raised.value.detail or "")
+def test_spark_is_asked_for_what_only_it_can_compute(tmp_path: Path) -> None:
+    counts, total = operators(f"SELECT r, count(*) AS m FROM ({REPEATED}) GROUP BY r", tmp_path)
+    assert not counts.is_last
+    assert total.spec.inputs[0].parts == ("0:0", "0:1")
+    (reading,) = counts.by_spark
+    rows = pa.table({field.name: pa.array([3, 4]).cast(pa.string()).cast(field.type) for field in counts.spec.output})
+    found = list(counts.asked(1, Outbox(counts.spec, 1, rows, [mark_frame(1, 0, "1", 7)])))
+    assert all(map(reading.takes, found))
+    of_rows, end = found
+    assert decode_table(of_rows.payload) == rows
+    assert (end.bucket, end.frontier, len(end.payload)) == (1, 7, 0)
+    marks = [frame for frame in reading.packed(None, end) if not frame.payload]
+    assert [(frame.bucket, frame.part, frame.frontier) for frame in marks] == [(0, "0:1", 7), (1, "0:1", 7)]
 
 
-def test_results_have_no_order_of_arrival(tmp_path: Path) -> None:
-    hours = "SELECT date_trunc('HOUR', ts) AS h, count(*) AS n FROM o GROUP BY date_trunc('HOUR', ts)"
-    with pytest.raises(UnsupportedError) as raised:
-        operators(f"SELECT h, n FROM ({hours}) ORDER BY h EMIT FINAL", tmp_path)
-    assert raised.value.message == (
-        "the results of subquery have no order of arrival in real time, by which ORDER BY puts what it does not tell"
-        " apart"
-    )
-    assert "micro-batches take it" in (raised.value.hint or "")
+def test_counters_pass_once_where_spark_is_asked(tmp_path: Path) -> None:
+    counts, _ = operators(f"SELECT r, count(*) AS m FROM ({REPEATED}) GROUP BY r", tmp_path)
+    assert [frame.kind for _, frame in sent(counts, counter_frame(1, "counts.1", {}))] == [FrameKind.COUNTER]
+    outbox = Outbox(counts.spec, 1, None, [counter_frame(1, "counts.1", {})])
+    assert list(counts.asked(1, outbox)) == []  # there are neither rows nor a frontier

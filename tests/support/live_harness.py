@@ -5,18 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tests.support.cut_steps import cut
 from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.control_events import Event
-from watersmeet.engine.frames import Frame
+from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.live_results import LiveOperator
 from watersmeet.engine.outbox import Outbox
 from watersmeet.plan.live_operators import live_operators
 from watersmeet.plan.shared_results import receiver
 from watersmeet.plan.worker_specs import pack_specs
 from watersmeet.runtime.real_time.stages import stages_of
+from watersmeet.testing.expressions import project
 from watersmeet.testing.harness import Harness, control_frames
+from watersmeet.testing.results import results_table
 from watersmeet.testing.rig import StepInput, StepOutcome
 
 
@@ -45,13 +48,25 @@ class LiveHarness(Harness, ABC):
             for bucket in self._order(operator.spec.buckets):
                 for outbox in self._taken_by(operator, bucket, here[number][bucket]):
                     results += outbox if operator.is_last else ()
-                    for to, sent in operator.addressed(bucket, outbox):
+                    for to, sent in (*operator.addressed(bucket, outbox), *self._by_spark(operator, bucket, outbox)):
                         for frame in sent:
                             here[to][frame.bucket].append(frame)
         return [
             self._outcome([frame for frame in results if frame.input == number], query, schema)
             for number, (query, schema) in enumerate(self._results())
         ]
+
+    def _by_spark(self, operator: LiveOperator, bucket: int, outbox: Outbox) -> Iterator[tuple[int, list[Frame]]]:
+        """What would come back from Spark for each operator."""
+        asked = list(operator.asked(bucket, outbox))
+        for reading in operator.by_spark:
+            part, own = self.plan.inputs[reading.input], [frame for frame in asked if reading.takes(frame)]
+            rows = [replace(frame, kind=FrameKind.ROWS) for frame in own if frame.payload]
+            of_branches = [rows if place == reading.branch else [] for place in range(len(part.branches))]
+            schemas = [self._operators[branch.operator].output for branch in part.branches]
+            for end in (frame for frame in own if not frame.payload):
+                computed = project(part, results_table(part, of_branches, schemas))
+                yield reading.operator, list(reading.packed(computed if rows else None, end))
 
     def _order(self, buckets: Sequence[int]) -> Iterable[int]:
         """The order in which buckets take a step."""

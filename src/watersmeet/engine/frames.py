@@ -16,6 +16,7 @@ CONTROL    JSON control event                           –                     
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
 COUNTER    counters by name, as JSON                    which bucket of which operator –
 BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     the operator that they are for the bucket
+RESULTS    rows that Spark projects; empty: their end   the branch of the input        the sender's, at the end
 FILLER     empty                                        –                              –
 ========== ============================================ ============================== ======================
 
@@ -71,6 +72,7 @@ class FrameKind(IntEnum):
     COPIES = 5
     BUNDLE = 6
     FILLER = 7
+    RESULTS = 8
 
     @property
     def has_rows(self) -> bool:

@@ -2,7 +2,8 @@
 
 An operator's results go to the next one as they are, or become the rows of inputs of others (plan/nesting.py).  In
 micro-batches a task of its own packs them, when all buckets have ended their step.  Here each bucket does so for
-itself, step by step, and is a part of the input with a frontier of its own.
+itself, step by step, and is a part of the input with a frontier of its own.  Where only Spark can compute these rows,
+the bucket sends results as they are, and a task behind Spark's projection packs them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from watersmeet.engine.frames import Frame, FrameKind, passed_on
+import pyarrow as pa
+
+from watersmeet.engine.frames import Frame, FrameKind, passed_on, row_frames
 from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.pack import Packer
 from watersmeet.engine.results import ResultProjection, rows_of_input
 from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.errors import WatersmeetError
-from watersmeet.kernels.api import shift
+from watersmeet.kernels.api import NEVER, shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,33 +32,81 @@ class LiveReading:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkReading:
+    """How results become rows of an input of ``operator`` where only Spark can compute these.
+
+    ``input`` is the input's number in the query, ``branch`` the one of its branches that the results are those of, and
+    ``lag`` how far event times lie behind the branch's frontiers.
+    """
+
+    operator: int
+    input: int
+    branch: int
+    lag: int
+    packing: PackSpec
+
+    def asked(self, bucket: int, rows: pa.Table | None, frontier: int) -> Iterator[Frame]:
+        """Yield the results of a bucket for Spark, and their end with the bucket's frontier."""
+        if rows is not None and rows.num_rows:
+            for frame in row_frames(rows, bucket=bucket, input=self.input, kind=FrameKind.RESULTS):
+                yield replace(frame, part=str(self.branch))
+        yield Frame(bucket, self.input, str(self.branch), FrameKind.RESULTS, frontier, b"")
+
+    def takes(self, frame: Frame) -> bool:
+        """Whether a frame is one of those that ``asked`` yields."""
+        return frame.kind is FrameKind.RESULTS and (frame.input, frame.part) == (self.input, str(self.branch))
+
+    def packed(self, rows: pa.Table | None, end: Frame) -> Iterator[Frame]:
+        """Yield the rows that Spark has computed as frames of the input; ``end`` is that of what was asked."""
+        packer = Packer(self.packing)
+        if rows is not None:
+            yield from packer.pack(rows)
+        packer.observe(part_of_bucket(end.part, end.bucket), shift(end.frontier, -self.lag))
+        yield from packer.finish()
+
+
+@dataclass(frozen=True, slots=True)
 class LiveOperator:
     """An operator, and where its results go.
 
-    ``sends_to`` is the operator that takes them as they are, ``readings`` are the inputs that they are rows of; the
-    last operator of a query has neither.  ``beside`` are the operators whose buckets are in the same task as its own.
+    ``sends_to`` is the operator that takes them as they are, ``readings`` are the inputs that they are rows of, and
+    ``by_spark`` those whose rows Spark computes; the last operator of a query has none of these.  ``beside`` are the
+    operators whose buckets are in the same task as its own.
     """
 
     spec: OperatorSpec
     sends_to: int | None = None
     readings: tuple[LiveReading, ...] = ()
+    by_spark: tuple[SparkReading, ...] = ()
     beside: frozenset[int] = frozenset()
 
     @property
     def is_last(self) -> bool:
         """Whether the results are those of the query."""
-        return self.sends_to is None and not self.readings
+        return self.sends_to is None and not self.readings and not self.by_spark
 
     def addressed(self, bucket: int, outbox: Outbox) -> Iterator[tuple[int, list[Frame]]]:
         """Yield the frames for each operator that takes results of a bucket, with the operator's number."""
         if self.sends_to is not None:
             yield self.sends_to, self._kept_here(self.sends_to, bucket, outbox)
-        for place, reading in enumerate(self.readings):
-            frames = self._read(bucket, outbox, reading, passes_others=place == 0)
-            yield reading.operator, self._kept_here(reading.operator, bucket, frames)
+        for reading in self.readings:
+            yield reading.operator, self._kept_here(reading.operator, bucket, self._read(bucket, outbox, reading))
+        readings: tuple[LiveReading | SparkReading, ...] = (*self.readings, *self.by_spark)
+        for first in readings[:1]:  # what is no result passes once, whoever reads
+            passing = (frame for frame in outbox.others if frame.kind is not FrameKind.MARK)
+            frames = (passed_on(frame, first.packing.buckets) for frame in passing)
+            yield first.operator, self._kept_here(first.operator, bucket, frames)
 
-    def _read(self, bucket: int, outbox: Outbox, reading: LiveReading, *, passes_others: bool) -> Iterator[Frame]:
-        """Yield results as frames of an input: rows, frames that only pass, and frontiers after all rows."""
+    def asked(self, bucket: int, outbox: Outbox) -> Iterator[Frame]:
+        """Yield what a bucket sends on for Spark to project."""
+        frontiers = [frame.frontier for frame in outbox.others if frame.kind is FrameKind.MARK]
+        rows = None if outbox.changes is None else outbox.changes.cast(self.spec.output)
+        if rows is not None or frontiers:
+            for reading in self.by_spark:
+                yield from reading.asked(bucket, rows, max(frontiers, default=NEVER))
+
+    def _read(self, bucket: int, outbox: Outbox, reading: LiveReading) -> Iterator[Frame]:
+        """Yield results as frames of an input: rows, and frontiers after all of them."""
         packing, projection, here = reading.packing, reading.projection, None
         part = part_of_bucket(projection.part, bucket)
         if reading.operator in self.beside:
@@ -66,8 +117,6 @@ class LiveOperator:
         for frame in outbox.others:
             if frame.kind is FrameKind.MARK:  # also one without a frontier: every bucket hears of every epoch
                 packer.observe(part, shift(frame.frontier, -projection.lag))
-            elif passes_others:
-                yield passed_on(frame, packing.buckets)
         yield from packer.finish()
 
     def _kept_here(self, operator: int, bucket: int, frames: Iterable[Frame]) -> list[Frame]:

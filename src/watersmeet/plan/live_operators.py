@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from watersmeet.engine.live_results import LiveOperator, LiveReading, part_of_bucket
+from watersmeet.engine.live_results import LiveOperator, LiveReading, SparkReading, part_of_bucket
 from watersmeet.engine.specs import InputSpec, OperatorSpec, PackSpec
-from watersmeet.errors import UnsupportedError
-from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.physical_plan import PhysicalOperator, PhysicalPlan
 from watersmeet.plan.shared_results import receiver
-from watersmeet.plan.worker_results import by_spark_alone, result_projection
+from watersmeet.plan.worker_results import result_projection
 
 
 def live_operators(
@@ -21,8 +19,7 @@ def live_operators(
 ) -> tuple[LiveOperator, ...]:
     """The operators of a plan; those of its ``tasks`` run beside each other.
 
-    ``schemas`` are the columns of each input as Spark computes them.  Raises ``UnsupportedError`` for results that only
-    Spark can turn into rows of an input.
+    ``schemas`` are the columns of each input as Spark computes them.
     """
     beside = {number: frozenset(task) - {number} for task in plan.tasks for number in task}
     found = []
@@ -32,8 +29,10 @@ def live_operators(
             in_task = takes in beside.get(number, ())
             spec = replace(spec, downstream=replace(spec.downstream, in_task=in_task))
         spec = replace(spec, inputs=tuple(_inputs(plan, number, spec, operators, beside)))
-        readings = tuple(_readings(plan, number, operators, packs, schemas))
-        found.append(LiveOperator(spec, takes, readings, beside.get(number, frozenset())))
+        readings = list(_readings(plan, number, operators, packs, schemas))
+        by_workers = tuple(each for each in readings if isinstance(each, LiveReading))
+        by_spark = tuple(each for each in readings if isinstance(each, SparkReading))
+        found.append(LiveOperator(spec, takes, by_workers, by_spark, beside.get(number, frozenset())))
     return tuple(found)
 
 
@@ -65,25 +64,14 @@ def _readings(
     operators: Sequence[OperatorSpec],
     packs: Sequence[PackSpec],
     schemas: Sequence[pa.Schema],
-) -> Iterator[LiveReading]:
+) -> Iterator[LiveReading | SparkReading]:
     """The inputs that read an operator's results."""
     for input, part in enumerate(plan.inputs):
-        for branch, each in enumerate(part.branches):
-            if each.operator != number:
-                continue
-            if part.needs_sequence:
-                raise UnsupportedError(
-                    f"the results of {part.input.alias} have no order of arrival in real time, by which ORDER BY puts"
-                    " what it does not tell apart",
-                    hint="leave out ORDER BY, or leave out mode = 'real_time' (or --real-time): micro-batches take it",
-                )
-            projection = result_projection(part, branch, operators[number].output, schemas[input])
-            if projection is None:
-                raise UnsupportedError(
-                    "a query in real time cannot ask Spark between two operators, and what is read of the results"
-                    " there can be computed by Spark alone",
-                    detail=", ".join(map(plain_sql, by_spark_alone(part, branch))) or None,
-                    hint="move these expressions to the SELECT list of the whole query, or leave out mode = 'real_time'"
-                    " (or --real-time): micro-batches take it",
-                )
-            yield LiveReading(receiver(plan, input), projection, packs[input])
+        for place, branch in enumerate(part.branches):
+            if branch.operator == number:
+                to = receiver(plan, input)
+                projection = result_projection(part, place, operators[number].output, schemas[input])
+                if projection is not None:
+                    yield LiveReading(to, projection, packs[input])
+                else:
+                    yield SparkReading(to, input, place, branch.lag or 0, packs[input])

@@ -69,18 +69,6 @@ def result_projection(
     )
 
 
-def by_spark_alone(part: PhysicalInput, number: int) -> list[exp.Expr]:
-    """The expressions for which ``result_projection`` is None; empty where it is for another reason."""
-    branch = part.branches[number].plan
-    outputs = (column.expression for column in branch.outputs)
-    read = (*outputs, *branch.post_filters, *part.computed.values())
-    arrays = (each.array for each in part.input.explodes)  # whose elements are rows: columns alone
-    return [
-        *(each for each in read if not isinstance(each, exp.Column) and not is_allowed(each)),
-        *(each for each in arrays if not isinstance(each, exp.Column)),
-    ]
-
-
 def _may_be(given: pa.DataType | None, wanted: pa.DataType) -> bool:
     """Whether every value of a type is one of another, so that a cast cannot fail."""
     if given is None:

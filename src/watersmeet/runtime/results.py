@@ -27,7 +27,7 @@ from watersmeet.engine.frames import FRAME_DDL, FRAME_SCHEMA
 from watersmeet.engine.results import Reader, ResultProjection, packed_results, rows_with_frontiers
 from watersmeet.engine.unpack import FRONTIER
 from watersmeet.kernels.api import FOREVER
-from watersmeet.plan.physical_plan import Branch, PhysicalInput
+from watersmeet.plan.physical_plan import PhysicalInput
 from watersmeet.plan.worker_results import result_projection
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.select_list import select_items, with_hidden_columns
@@ -49,13 +49,13 @@ class ResultTask:
         """The rows of the frames, and the frames that are no rows."""
         with worker_task():
             for batch in batches:
-                yield from rows_with_frontiers(self.exchange.receive(batch), self.full_schema, self.buckets)
+                yield from rows_with_frontiers(self.exchange.receive(batch), with_others(self.schema), self.buckets)
 
-    @property
-    def full_schema(self) -> pa.Schema:
-        """The columns of what ``run`` yields."""
-        hidden = [pa.field(FRONTIER, pa.int64()), pa.field(PACKED, pa.struct(list(FRAME_SCHEMA)))]
-        return pa.schema([*self.schema, *hidden])
+
+def with_others(results: pa.Schema) -> pa.Schema:
+    """The columns of results, and of what travels beside them: frontiers, and frames that are no rows."""
+    hidden = [pa.field(FRONTIER, pa.int64()), pa.field(PACKED, pa.struct(list(FRAME_SCHEMA)))]
+    return pa.schema([*results, *hidden])
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +136,21 @@ def source_of_results(
 ) -> DataFrame:
     """The results of a part's branches as a source frame: its columns, weights and ids, frontiers and other frames."""
     rows = [
-        _rows(branch, part, number, frame, ResultTask(schema, exchange, buckets))
-        for number, (branch, frame, schema) in enumerate(zip(part.branches, frames, schemas, strict=True))
+        rows_of_branch(part, number, _unpacked(frame, ResultTask(schema, exchange, buckets)))
+        for number, (frame, schema) in enumerate(zip(frames, schemas, strict=True))
     ]
     return reduce(DataFrame.unionAll, rows)
 
 
-def _rows(branch: Branch, part: PhysicalInput, number: int, frames: DataFrame, task: ResultTask) -> DataFrame:
-    plan, stream = branch.plan, part.input.stream
-    rows = with_hidden_columns(plan, frames.mapInArrow(task.run, from_arrow_schema(task.full_schema)))
+def _unpacked(frames: DataFrame, task: ResultTask) -> DataFrame:
+    return frames.mapInArrow(task.run, from_arrow_schema(with_others(task.schema)))
+
+
+def rows_of_branch(part: PhysicalInput, number: int, results: DataFrame) -> DataFrame:
+    """The results of one of a part's branches as a source frame; ``results`` have the columns of ``with_others``."""
+    branch, stream = part.branches[number], part.input.stream
+    plan = branch.plan
+    rows = with_hidden_columns(plan, results)
     is_other = F.col(spark_name(FRONTIER)).isNotNull() | F.col(PACKED).isNotNull()
     for condition in plan.post_filters:
         rows = rows.where(is_other | F.expr(condition.sql(dialect="spark")))

@@ -25,6 +25,7 @@ from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart
 from watersmeet.runtime.real_time.operator_task import COUNTER, EPOCH, LiveOperatorTask
 from watersmeet.runtime.real_time.source_task import FollowTask, LiveRestTask
+from watersmeet.runtime.real_time.spark_results import with_rows_by_spark
 from watersmeet.runtime.real_time.stages import first_tasks, sources_of, stages_of
 from watersmeet.runtime.real_time.tails import LiveRecords
 from watersmeet.runtime.real_time.ticks import ControlEvents, MemoryTicks
@@ -78,7 +79,7 @@ def build_live(
     buckets of operators that have others, ``joint`` the operators that share a task in its checkpoint (None: it has
     none yet).
 
-    Raises ``BindError`` for a function that Spark does not have, and what ``tasks_of`` and ``live_operators`` raise.
+    Raises ``BindError`` for a function that Spark does not have, and what ``tasks_of`` raises.
     """
     check_functions(spark, plan)
     check_time_zone(spark, plan)
@@ -112,6 +113,9 @@ def build_live(
             shuffled = reduce(DataFrame.unionAll, frames).repartition(len(buckets), "bucket")
             with own_workers(spark):
                 results = shuffled.mapInArrow(step.run, from_arrow_schema(step.schema))
+            for reading in (each for number in stage for each in operators[number].by_spark):
+                output = specs[plan.inputs[reading.input].branches[reading.branch].operator].output
+                results = with_rows_by_spark(results, plan, reading, output)
     assert results is not None  # a plan has an operator
     observed = results.observe(METRICS, observed_counters(reported=COUNTER))
     result = select_list(plan, observed.where(F.col(COUNTER).isNull()), None, also=(EPOCH,))

@@ -158,6 +158,7 @@ class _Stage:
                 here[to].setdefault(bucket.number, []).extend(frames)
             else:
                 bundles += bundled(frames, to)
+        bundles += operator.asked(bucket.number, outbox)
         if bundles:
             yield to_record_batch(with_fillers(bundles))
 

@@ -6,21 +6,15 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from watersmeet.columns import PACKED
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.frames import (
-    FRAME_SCHEMA,
     Frame,
     FrameKind,
     bundled,
     filler,
-    from_record_batch,
     to_record_batch,
     with_fillers,
 )
@@ -30,6 +24,7 @@ from watersmeet.records.records import Records
 from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.epochs import Epochs
 from watersmeet.runtime.real_time.live_task import live_task, task_number
+from watersmeet.runtime.real_time.rows_and_frames import in_turn
 from watersmeet.runtime.real_time.tails import LiveTopic, Tail
 from watersmeet.runtime.worker_records import RecordRows
 from watersmeet.runtime.worker_tasks import PackTask
@@ -149,25 +144,15 @@ class LiveRestTask:
         with live_task():
             arrivals = Arrivals(batches, _MOST_WAITING)
             while arrived := arrivals.take():
-                yield from self._passed(pa.Table.from_batches(arrived).combine_chunks())
+                for part in in_turn(arrived):
+                    frames = self._packed(part) if isinstance(part, pa.Table) else part
+                    passed = (frame for frame in frames if frame.kind is not FrameKind.FILLER)
+                    yield to_record_batch(with_fillers(passed))
 
-    def _passed(self, arrived: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Frames and rows in the order in which they came."""
-        for batch in arrived.to_batches():
-            is_row = pc.is_null(batch.column(PACKED)).to_numpy(zero_copy_only=False)
-            changes = np.flatnonzero(np.diff(is_row)) + 1
-            for start, end in pairwise([0, *changes.tolist(), len(is_row)]):
-                part = batch.slice(start, end - start)
-                yield self._packed(part) if is_row[start] else self._frames_in(part)
-
-    def _packed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _packed(self, rows: pa.Table) -> Iterator[Frame]:
         packer: Packer = self.packing.packer()
-        frames = list(packer.pack(pa.Table.from_batches([batch]).drop_columns([PACKED])))
-        return to_record_batch(with_fillers(bundled([*frames, *packer.finish()], self.operator)))
-
-    def _frames_in(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        frames = from_record_batch(pa.RecordBatch.from_arrays(batch.column(PACKED).flatten(), schema=FRAME_SCHEMA))
-        return to_record_batch(with_fillers(frame for frame in frames if frame.kind is not FrameKind.FILLER))
+        frames = list(packer.pack(rows))
+        return bundled([*frames, *packer.finish()], self.operator)
 
 
 def _decoded(stored: bytes) -> dict[int, int]:
