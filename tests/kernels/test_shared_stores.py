@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.kernels.test_multi_way import END, Arrival, Row, arrivals_of, cuts
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import ConfigError, PlanError, UnsupportedError, WatersmeetError
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import StatementSet
@@ -32,15 +33,25 @@ def created(delays: Sequence[int]) -> str:
     )
 
 
+class MakeHarness(Protocol):
+    """What makes a harness for a statement set."""
+
+    def __call__(self, streams: Mapping[str, StreamDef], query: StatementSet, *, buckets: int) -> Harness: ...
+
+
 def harness_of(
-    queries: Sequence[str], delays: Sequence[int] = (0,) * STREAMS, buckets: int = 2, script: str = ""
+    queries: Sequence[str],
+    delays: Sequence[int] = (0,) * STREAMS,
+    buckets: int = 2,
+    script: str = "",
+    make: MakeHarness = Harness,
 ) -> Harness:
     script = script or created(delays)
     streams, _ = load_script(f"{script} SELECT * FROM s0;")
     inserts = "".join(f"INSERT INTO t{number} {each};" for number, each in enumerate(queries))
     (found,) = parse(f"EXECUTE STATEMENT SET BEGIN {inserts} END;")
     assert isinstance(found, StatementSet)
-    return Harness(streams, found, buckets=buckets)
+    return make(streams, found, buckets=buckets)
 
 
 @dataclass(frozen=True)
@@ -97,9 +108,11 @@ class Query:
 class Run:
     """Queries in the harness beside the model of their frontier, their late rows and, for inner joins, their stores."""
 
-    def __init__(self, queries: Sequence[Query], delays: Sequence[int], buckets: int) -> None:
+    def __init__(
+        self, queries: Sequence[Query], delays: Sequence[int], buckets: int, make: MakeHarness = Harness
+    ) -> None:
         self.queries, self.delays = queries, delays
-        self.harness = harness_of([query.sql() for query in queries], delays, buckets)
+        self.harness = harness_of([query.sql() for query in queries], delays, buckets, make=make)
         self.read = sorted({stream for query in queries for stream in query.streams})
         self.accepted: list[Arrival] = []
         self.newest = dict.fromkeys(self.read, NEVER)
@@ -326,7 +339,6 @@ def test_a_query_that_cannot_share_is_refused_with_the_reason(query: str, why: s
     ("settings", "error", "why"),
     [
         ("buckets = 3", ConfigError, "another query of this statement set has 2"),
-        ("mode = 'real_time'", UnsupportedError, "real time"),
         ("skew = 'spread'", UnsupportedError, "hot keys"),
     ],
 )

@@ -14,7 +14,7 @@ from watersmeet.engine.live_results import LiveOperator
 from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.lookup import COUNTERS
-from watersmeet.sql.statements import Query
+from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.state.epoch_store import EpochStore
 from watersmeet.testing.cells import canonical_row, consolidate
 from watersmeet.testing.rig import StepInput, StepOutcome
@@ -29,11 +29,19 @@ class EpochHarness(LiveHarness):
     may have changed meanwhile.
     """
 
-    def __init__(self, streams: Mapping[str, StreamDef], query: Query, folder: Path, *, steps: int = 2) -> None:
+    def __init__(
+        self,
+        streams: Mapping[str, StreamDef],
+        query: Query | StatementSet,
+        folder: Path,
+        *,
+        steps: int = 2,
+        buckets: int = 2,
+    ) -> None:
         self._folder, self._steps, self._epoch = folder, steps, 0
         self._open: dict[tuple[str, int], tuple[EpochStore, OpenBucket]] = {}
-        self._taken: list[tuple[Mapping[str, StepInput], Sequence[Event], StepOutcome]] = []
-        super().__init__(streams, query)
+        self._taken: list[tuple[Mapping[str, StepInput], Sequence[Event], list[StepOutcome]]] = []
+        super().__init__(streams, query, buckets=buckets)
         self._before = (self._rows_fed.copy(), dict(self._counters))
 
     def restart(self) -> None:
@@ -42,21 +50,21 @@ class EpochHarness(LiveHarness):
         self._open = {}
         super().restart()
 
-    def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
-        outcome = super().step(inputs, events)
-        self._taken.append((inputs, events, outcome))
+    def step_all(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> list[StepOutcome]:
+        outcomes = super().step_all(inputs, events)
+        self._taken.append((inputs, events, outcomes))
         if len(self._taken) == self._steps:
             self._commit()
-        return outcome
+        return outcomes
 
     def _commit(self) -> None:
         self._open, (self._rows_fed, self._counters) = {}, self._before
         self._working_sets.forget()
         for inputs, events, before in self._taken:
-            again = super().step(inputs, events)
+            again = super().step_all(inputs, events)
             if not self.plan.tables:
-                assert net(again) == net(before)
-                assert counted(again) == counted(before)
+                assert list(map(net, again)) == list(map(net, before))
+                assert counted(again[0]) == counted(before[0])
         for store, _ in self._open.values():
             store.write(f"{self._epoch:03}")
         self._open, self._taken = {}, []

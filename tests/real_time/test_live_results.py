@@ -26,7 +26,7 @@ def operators(query: str, folder: Path) -> list[LiveOperator]:
 
 def sent(operator: LiveOperator, *frames: Frame) -> list[tuple[int, Frame]]:
     """What bucket 1 of an operator without results sends on, with the operators that it is for."""
-    outbox = Outbox(operator.spec, 1, None, frames)
+    outbox = Outbox(operator.spec, 1, {}, frames)
     return [(to, frame) for to, found in operator.addressed(1, outbox) for frame in found]
 
 
@@ -65,7 +65,7 @@ def test_a_row_of_another_bucket_ends_the_query_in_words(tmp_path: Path) -> None
     numbers = pa.array([3, 4, 5, 6])
     keys = pa.table({field.name: numbers.cast(pa.string()).cast(field.type) for field in counts.spec.output})
     with pytest.raises(WatersmeetError, match=r"results of bucket 1 of .* belong in bucket 0"):
-        list(counts.addressed(1, Outbox(counts.spec, 1, keys, ())))
+        list(counts.addressed(1, Outbox(counts.spec, 1, {0: keys}, ())))
 
 
 REPEATED = "SELECT k, CAST(repeat('x', CAST(count(*) AS INT)) AS STRING) AS r FROM o GROUP BY k"
@@ -77,7 +77,7 @@ def test_spark_is_asked_for_what_only_it_can_compute(tmp_path: Path) -> None:
     assert total.spec.inputs[0].parts == ("0:0", "0:1")
     (reading,) = counts.by_spark
     rows = pa.table({field.name: pa.array([3, 4]).cast(pa.string()).cast(field.type) for field in counts.spec.output})
-    found = list(counts.asked(1, Outbox(counts.spec, 1, rows, [mark_frame(1, 0, "1", 7)])))
+    found = list(counts.asked(1, Outbox(counts.spec, 1, {0: rows}, [mark_frame(1, 0, "1", 7)])))
     assert all(map(reading.takes, found))
     of_rows, end = found
     assert decode_table(of_rows.payload) == rows
@@ -89,5 +89,5 @@ def test_spark_is_asked_for_what_only_it_can_compute(tmp_path: Path) -> None:
 def test_counters_pass_once_where_spark_is_asked(tmp_path: Path) -> None:
     counts, _ = operators(f"SELECT r, count(*) AS m FROM ({REPEATED}) GROUP BY r", tmp_path)
     assert [frame.kind for _, frame in sent(counts, counter_frame(1, "counts.1", {}))] == [FrameKind.COUNTER]
-    outbox = Outbox(counts.spec, 1, None, [counter_frame(1, "counts.1", {})])
+    outbox = Outbox(counts.spec, 1, {}, [counter_frame(1, "counts.1", {})])
     assert list(counts.asked(1, outbox)) == []  # there are neither rows nor a frontier

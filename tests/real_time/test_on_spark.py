@@ -8,9 +8,8 @@ import random
 import signal
 import sqlite3
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import watersmeet
 from tests.real_time.topic_results import Result, results, rows_of_topic, without_repeats
 from tests.support.jobs import PATIENCE_SECONDS, json_rows, run_job
 from tests.support.kafka_broker import Broker
@@ -47,23 +45,6 @@ QUERIES = {
     "sizes": "SELECT n, count(*) AS groups FROM (SELECT o.k, o.id % 3 AS g, count(*) AS n FROM o JOIN p ON o.k = p.k"
     " WITHIN INTERVAL '5' SECONDS GROUP BY o.k, o.id % 3) GROUP BY n",
 }
-
-
-@pytest.fixture
-def new_topic(spark: SparkSession, broker: Broker) -> Callable[[int], str]:
-    def new(partitions: int = 2) -> str:
-        name = f"t{uuid.uuid4().hex}"
-        broker.create_topic(spark, name, partitions)
-        return name
-
-    return new
-
-
-@pytest.fixture
-def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
-    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
-    yield session
-    session.stop()
 
 
 def options(broker: Broker, topic: str, more: str = "") -> str:

@@ -18,7 +18,7 @@ from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.runtime.real_time import operator_task
 from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.epochs import Epochs
-from watersmeet.runtime.real_time.operator_task import EPOCH, LiveOperatorTask, result_batches
+from watersmeet.runtime.real_time.operator_task import EPOCH, LiveOperatorTask, result_batches, result_column
 
 
 def test_a_batch_without_rows_does_not_end_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,12 +47,19 @@ def test_a_batch_without_rows_does_not_end_an_epoch(monkeypatch: pytest.MonkeyPa
 
 def test_changes_of_one_step_that_cancel_out_are_not_sent() -> None:
     fields = [pa.field("id", pa.int32()), pa.field(WEIGHT, pa.int8())]
-    spec = SimpleNamespace(output=pa.schema(fields))
+    spec = SimpleNamespace(outputs=(pa.schema(fields), pa.schema(fields)))
 
-    def sent(*changes: tuple[int, int]) -> list[tuple[int, int]]:
-        rows = pa.Table.from_pylist([{"id": id, WEIGHT: weight} for id, weight in changes], pa.schema(fields))
+    def sent(changes: dict[int, list[tuple[int, int]]]) -> list[tuple[tuple[int, int] | None, ...]]:
+        """The results in the columns of two queries."""
+        rows = {
+            query: pa.Table.from_pylist([{"id": id, WEIGHT: weight} for id, weight in each], pa.schema(fields))
+            for query, each in changes.items()
+        }
         batches = result_batches(Outbox(cast(OperatorSpec, spec), 0, rows, []), epoch=3)
-        return [(row["id"], row[WEIGHT]) for each in batches for row in each.to_pylist() if row[EPOCH] == 3]
+        found = [row for each in batches for row in each.to_pylist() if row[EPOCH] == 3]
+        columns = [[row[result_column(query)] for row in found] for query in range(2)]
+        return list(zip(*([each and tuple(each.values()) for each in column] for column in columns), strict=True))
 
-    assert sent((1, 1), (2, 1), (1, -1)) == [(2, 1)]
-    assert sent((1, 1), (1, -1)) == []
+    assert sent({0: [(1, 1), (2, 1), (1, -1)]}) == [((2, 1), None)]
+    assert sent({0: [(1, 1), (1, -1)]}) == []
+    assert sent({1: [(3, 1)], 0: [(1, 1)]}) == [((1, 1), None), (None, (3, 1))]

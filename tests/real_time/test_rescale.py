@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-import watersmeet
 from tests.real_time.test_on_spark import (
     QUERIES,
     STREAMS,
     net,
-    new_topic,
     options,
     pairs_and_padded,
     rows,
@@ -26,15 +24,7 @@ from tests.real_time.topic_results import results, rows_of_topic, without_repeat
 from tests.support.kafka_broker import Broker
 from watersmeet import Session
 
-__all__ = ["new_topic"]  # a fixture
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
-    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
-    yield session
-    session.stop()
 
 
 def last_epoch(folder: str) -> int:

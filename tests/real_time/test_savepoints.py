@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-import watersmeet
 from tests.real_time.test_on_spark import (
     QUERIES,
     STREAMS,
     net,
-    new_topic,
     options,
     pairs_and_padded,
     rows,
@@ -29,15 +27,7 @@ from watersmeet.runtime.inspection.copy import copy_checkpoint
 from watersmeet.runtime.inspection.verify import verify
 from watersmeet.session.results import Started
 
-__all__ = ["new_topic"]  # a fixture
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
-    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
-    yield session
-    session.stop()
 
 
 def has_taken(folder: str, epoch: int) -> bool:

@@ -82,4 +82,4 @@ def outboxes(operator: LiveOperator, opened: OpenBucket, bucket: int, frames: li
     for step in [frames] if operator.is_last else cut(operator.spec, frames):
         outbox = opened.step(step)
         yield outbox.followed_by(opened.advanced())
-    yield Outbox(operator.spec, bucket, None, opened.close())
+    yield Outbox(operator.spec, bucket, {}, opened.close())

@@ -50,12 +50,6 @@ def _common_settings(statement: StatementSet) -> tuple[dict[str, SettingValue], 
 
 def _check_settings(plan: PhysicalPlan) -> None:
     settings, positions = plan.query.settings, plan.query.text.settings_positions
-    if settings.is_real_time:
-        raise UnsupportedError(
-            "the queries of EXECUTE STATEMENT SET, which share stores, do not run in real time yet",
-            hint="run each INSERT INTO by itself, without EXECUTE STATEMENT SET",
-            position=positions.get("mode"),
-        )
     if settings.skew == "spread":
         raise UnsupportedError(
             "hot keys are not spread where queries share stores", hint="leave skew out", position=positions.get("skew")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql import SparkSession
 
 from watersmeet.arrow_rows import python_values
 from watersmeet.columns import TP_DELTA
@@ -17,7 +16,7 @@ from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.real_time.mailbox import Mailbox, MailboxReader
 from watersmeet.runtime.real_time.operator_task import EPOCH
-from watersmeet.runtime.real_time.sinks import LiveSink, RunName, written_by_workers
+from watersmeet.runtime.real_time.sinks import ByTasks, LiveSink, RunName
 
 
 class PrintConnector(SinkConnector):
@@ -35,15 +34,15 @@ class PrintConnector(SinkConnector):
         mailbox = Mailbox(new_folder())
         reader = MailboxReader(mailbox, lambda rows: _print_live(rows, writing))
 
-        def write(frame: DataFrame, _: RunName) -> DataStreamWriter:
-            if not workers_are_here(frame.sparkSession):
+        def posting(spark: SparkSession, _: RunName) -> ByTasks:
+            if not workers_are_here(spark):
                 raise UnsupportedError(
                     "in real time only workers of this machine can print rows here",
                     hint="INSERT INTO a stream of kafka, or leave out mode = 'real_time'",
                 )
-            return written_by_workers(frame, mailbox.post)
+            return ByTasks(mailbox.post)
 
-        return LiveSink(write, reader.close)
+        return LiveSink(posting, close=reader.close)
 
 
 def _print_live(rows: pa.Table, writing: Writing) -> None:

@@ -203,7 +203,7 @@ def open_live_sink(
     check_sink(stream, changelog=plan.weighted)
     remember(stream.options)
     sink = _sink(stream).open_live_sink(Writing(stream, workspace, plan.weighted, show))
-    return replace(sink, write=lambda rows, run: sink.write(to_columns(rows, stream, columns), run))
+    return replace(sink, rows=lambda rows: to_columns(rows, stream, columns))
 
 
 def _sink(stream: StreamDef) -> SinkConnector:

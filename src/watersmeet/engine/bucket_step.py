@@ -7,7 +7,7 @@ store commits all that was written since the last commit, or nothing.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 
 import duckdb
@@ -106,8 +106,11 @@ class OpenBucket:
         """
         self._manifest.alike = False  # this bucket may take marks in another step than other buckets
         others: list[Frame] = []
-        pieces = [rows for _, rows in self._take(frames, others)]
-        return Outbox(self._spec, self._bucket, pa.concat_tables(pieces) if pieces else None, others)
+        pieces = defaultdict[int, list[pa.Table]](list)
+        for query, rows in self._take(frames, others):
+            pieces[query].append(rows)
+        changes = {query: pa.concat_tables(each) for query, each in pieces.items()}
+        return Outbox(self._spec, self._bucket, changes, others)
 
     def stream(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         """Take frames and yield what they make it send on; raises what ``step`` raises."""

@@ -47,7 +47,7 @@ class SparkReading:
 
     def asked(self, bucket: int, rows: pa.Table | None, frontier: int) -> Iterator[Frame]:
         """Yield the results of a bucket for Spark, and their end with the bucket's frontier."""
-        if rows is not None and rows.num_rows:
+        if rows is not None:
             for frame in row_frames(rows, bucket=bucket, input=self.input, kind=FrameKind.RESULTS):
                 yield replace(frame, part=str(self.branch))
         yield Frame(bucket, self.input, str(self.branch), FrameKind.RESULTS, frontier, b"")
@@ -100,7 +100,7 @@ class LiveOperator:
     def asked(self, bucket: int, outbox: Outbox) -> Iterator[Frame]:
         """Yield what a bucket sends on for Spark to project."""
         frontiers = [frame.frontier for frame in outbox.others if frame.kind is FrameKind.MARK]
-        rows = None if outbox.changes is None else outbox.changes.cast(self.spec.output)
+        rows = outbox.results()
         if rows is not None or frontiers:
             for reading in self.by_spark:
                 yield from reading.asked(bucket, rows, max(frontiers, default=NEVER))
@@ -112,8 +112,8 @@ class LiveOperator:
         if reading.operator in self.beside:
             here, part, packing = bucket, projection.part, packing.kept_in(bucket)
         packer = Packer(packing, here=here)
-        if outbox.changes is not None and outbox.changes.num_rows:
-            yield from packer.pack(rows_of_input(outbox.changes.cast(self.spec.output), projection))
+        if (rows := outbox.results()) is not None:
+            yield from packer.pack(rows_of_input(rows, projection))
         for frame in outbox.others:
             if frame.kind is FrameKind.MARK:  # also one without a frontier: every bucket hears of every epoch
                 packer.observe(part, shift(frame.frontier, -projection.lag))

@@ -25,17 +25,22 @@ INPUT_FRONTIER = "input_frontier"
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What a step sends on: its results, then other frames."""
+    """What a step sends on: its results by the number of their query, then other frames."""
 
     spec: OperatorSpec
     bucket: int
-    changes: pa.Table | None
+    changes: Mapping[int, pa.Table]
     others: Sequence[Frame]
 
     def __iter__(self) -> Iterator[Frame]:
-        if self.changes is not None:
-            yield from result_frames(self.spec, self.bucket, 0, self.changes)
+        for query, changes in self.changes.items():
+            yield from result_frames(self.spec, self.bucket, query, changes)
         yield from self.others
+
+    def results(self, query: int = 0) -> pa.Table | None:
+        """Return the results of a query in its schema; None if there are none."""
+        changes = self.changes.get(query)
+        return changes.cast(self.spec.outputs[query]) if changes is not None and changes.num_rows else None
 
     def followed_by(self, frames: Sequence[Frame]) -> Outbox:
         """The same outbox with further frames at its end."""
@@ -145,7 +150,7 @@ def result_frames(spec: OperatorSpec, bucket: int, query: int, changes: pa.Table
     """Yield a query's results for the buckets of the next operator, or for the end of the query."""
     if changes.num_rows == 0:
         return
-    changes = changes.cast((spec.output, *spec.further)[query])
+    changes = changes.cast(spec.outputs[query])
     to = spec.downstream
     if to is None:
         yield from row_frames(changes, bucket=bucket, input=query)

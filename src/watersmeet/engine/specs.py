@@ -136,6 +136,11 @@ class OperatorSpec:
     carried: tuple[str, ...] = ()  # columns of text or bytes that the kernel only passes on (state/large_values.py)
 
     @property
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        """The schema of the results of each query that it serves."""
+        return (self.output, *self.further)
+
+    @property
     def retracted_by(self) -> dict[int, tuple[str, ...]]:
         """Of the inputs whose rows may be retracted: the hash columns that a row shares with its retraction."""
         return {number: input.retracted_by for number, input in enumerate(self.inputs) if input.retracted_by}

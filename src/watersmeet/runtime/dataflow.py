@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from watersmeet.columns import STORED_FRONTIER, TP_DELTA, spark_name
+from watersmeet.columns import STORED_FRONTIER, spark_name
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import FRONTIER
 from watersmeet.errors import CheckpointError
@@ -32,7 +32,7 @@ from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters, rows_in_frames
 from watersmeet.runtime.process_folder import new_folder
-from watersmeet.runtime.select_list import select_items, with_hidden_columns
+from watersmeet.runtime.select_list import select_list
 from watersmeet.runtime.source_frames import Source, input_schemas, parts_of
 from watersmeet.runtime.spark_checks import check_functions, check_time_zone
 from watersmeet.runtime.task_frames import Resources, TaskFrames, one_at_a_time
@@ -98,8 +98,10 @@ def build(
         if frontier_lag is not None:
             schema = schema.append(pa.field(FRONTIER, pa.int64()))
         unpacked = _unpacked(observed, schema, resources, exchange)
-    result = select_list(plan, unpacked, frontier_lag)
-    counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
+    if frontier_lag is None:
+        result, counted = select_list(plan, unpacked), F.count(F.lit(1))
+    else:
+        result, counted = _with_frontier(plan, unpacked, frontier_lag), F.count_if(F.col(STORED_FRONTIER).isNull())
     return built(result.observe(RESULTS + label, counted.alias("rows_out")), BatchResults())
 
 
@@ -167,32 +169,17 @@ def _of_queries(plan: PhysicalPlan, spec: OperatorSpec, resources: Resources, ex
         own = frames.where(F.col("input") == number)  # counters and side rows have input 0: the first query takes them
         with one_at_a_time:
             rows = _unpacked(own, schema, resources, exchange)
-        return select_list(query, rows, None)
+        return select_list(query, rows)
 
-    schemas = [spec.output, *spec.further]
     return [
         partial(of_query, number, query, schema)
-        for number, (query, schema) in enumerate(zip(plan.queries, schemas, strict=True))
+        for number, (query, schema) in enumerate(zip(plan.queries, spec.outputs, strict=True))
     ]
 
 
-def select_list(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, also: Sequence[str] = ()) -> DataFrame:
-    """Evaluate the SELECT list; ``_tp_delta`` follows it if results are a changelog, then the columns ``also``.
-
-    Rows in which one of these is NULL are no results, and pass all filters.
-    """
-    rows = with_hidden_columns(plan, rows)
-    no_result = F.col(spark_name(FRONTIER)).isNotNull() if frontier_lag is not None else F.lit(False)
-    for name in also:
-        no_result |= F.col(name).isNull()
-    for condition in plan.post_filters:
-        rows = rows.where(no_result | F.expr(condition.sql(dialect="spark")))
-    items = [item.alias(each.name) for item, each in zip(select_items(plan), plan.outputs, strict=True)]
-    named = {each.name.lower() for each in plan.outputs}
-    if plan.weighted and TP_DELTA not in named:
-        items.append(F.col(TP_DELTA))
-    if frontier_lag is not None:
-        frontier = F.col(spark_name(FRONTIER))
-        behind = F.when(frontier == FOREVER, frontier).otherwise(frontier - F.lit(frontier_lag))
-        items.append(behind.alias(STORED_FRONTIER))
-    return rows.select(*items, *also)
+def _with_frontier(plan: PhysicalPlan, rows: DataFrame, lag: int) -> DataFrame:
+    """The SELECT list and ``_frontier``; rows that hold nothing else pass."""
+    frontier = F.col(spark_name(FRONTIER))
+    behind = F.when(frontier == FOREVER, frontier).otherwise(frontier - F.lit(lag))
+    stored = rows.withColumn(STORED_FRONTIER, behind)
+    return select_list(plan, stored, frontier.isNotNull(), also=(STORED_FRONTIER,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,7 +43,8 @@ class Job:
 
     ``open_sources`` takes the session to read in, whether batches are limited, where streams begin, and where they have
     begun (None: Spark's checkpoint keeps that).  ``limits_batches`` is set if a batch may leave out rows that are
-    there.  ``outputs`` has one for each query of the plan.  ``live_sink`` opens the target of a query in real time.
+    there.  ``outputs`` has one for each query of the plan.  ``live_sinks`` opens the targets of queries in real
+    time.
     ``keep_side_rows`` takes number and key of a batch that has been written.  ``frontier_lag`` is set if the target
     stores the query's frontier.  ``outages`` waits where another system cannot be reached.  ``said`` is what the
     checkpoint notes of the query.
@@ -54,7 +55,7 @@ class Job:
     limits_batches: bool
     open_sources: Callable[[SparkSession, bool, Seek | None, Starts | None], Mapping[str, Source]]
     outputs: tuple[Output, ...]
-    live_sink: Callable[[], LiveSink]
+    live_sinks: Callable[[], Sequence[LiveSink]]
     keep_side_rows: Callable[[int, str], None]
     checkpoint: Checkpoint
     outages: Outages

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -9,6 +11,23 @@ from watersmeet.columns import TP_DELTA, WEIGHT, spark_name
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalPlan
+
+
+def select_list(
+    plan: PhysicalPlan, rows: DataFrame, is_other: Column | None = None, also: Sequence[str] = ()
+) -> DataFrame:
+    """Evaluate the SELECT list; ``_tp_delta`` follows it if results are a changelog, then the columns ``also``.
+
+    Rows that are something else than results pass all filters.
+    """
+    rows = with_hidden_columns(plan, rows)
+    for condition in plan.post_filters:
+        passes = F.expr(condition.sql(dialect="spark"))
+        rows = rows.where(passes if is_other is None else is_other | passes)
+    items = [item.alias(each.name) for item, each in zip(select_items(plan), plan.outputs, strict=True)]
+    if plan.weighted and TP_DELTA not in {each.name.lower() for each in plan.outputs}:
+        items.append(F.col(TP_DELTA))
+    return rows.select(*items, *also)
 
 
 def with_hidden_columns(plan: PhysicalPlan, rows: DataFrame) -> DataFrame:

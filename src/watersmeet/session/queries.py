@@ -88,9 +88,9 @@ class Queries:
         """
         self._refuse_running(name)
         self._streams.check_tables(plan)
-        first = targets[0]
         if plan.query.settings.is_real_time:
-            check_real_time(plan, first.target, first.columns, is_continuous=mode is QueryMode.CONTINUOUS)
+            for query, to in zip(plan.queries, targets, strict=True):
+                check_real_time(query, to.target, to.columns, is_continuous=mode is QueryMode.CONTINUOUS)
         if checkpoint is None and isinstance(self._workspace, Path):
             make_workspace(self._workspace)
         started = start_query(self._spark, self._job(name, plan, targets, checkpoint, show, text), mode)
@@ -207,7 +207,10 @@ class Queries:
             ),
             limits_batches=self._streams.limit_batches(plan),
             outputs=tuple(self._output(*each, show, outages) for each in zip(plan.queries, targets, strict=True)),
-            live_sink=lambda: registry.open_live_sink(first.target, self._workspace, plan, first.columns, show),
+            live_sinks=lambda: [
+                registry.open_live_sink(to.target, self._workspace, query, to.columns, show)
+                for query, to in zip(plan.queries, targets, strict=True)
+            ],
             keep_side_rows=self._keeper_of_side_rows(plan, stored),
             checkpoint=stored,
             outages=outages,

@@ -205,8 +205,7 @@ class Harness(Rig):
 
     def _results(self) -> list[tuple[PhysicalPlan, pa.Schema]]:
         """The plan of each query, and the schema of its results before the SELECT list."""
-        last = self._operators[-1]
-        return list(zip(self.plan.queries, (last.output, *last.further), strict=True))
+        return list(zip(self.plan.queries, self._operators[-1].outputs, strict=True))
 
     def _open_table(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
         return HeldTable(table.name.lower(), table_schema(table, columns), self._tables)

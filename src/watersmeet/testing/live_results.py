@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.runtime.exchange import batch_id
 from watersmeet.runtime.real_time.operator_task import EPOCH
-from watersmeet.runtime.real_time.sinks import RunName, written_by_workers
+from watersmeet.runtime.real_time.sinks import ByTasks, RunName
 
 
 class LiveResults:
@@ -24,10 +22,10 @@ class LiveResults:
         self._firsts: dict[int, int] = {}  # the first epochs of runs, by number
         self._next_epoch = 0
 
-    def sink(self, rows: DataFrame, run: RunName) -> DataStreamWriter:
-        """Write a run's results into the folder."""
+    def writer(self, run: RunName) -> ByTasks:
+        """What writes a run's results into the folder."""
         self._firsts.update(run.firsts)
-        return written_by_workers(rows, _Writer(str(self._folder), run.run))
+        return ByTasks(_Writer(str(self._folder), run.run))
 
     def take(self, last: int) -> list[pa.Table]:
         """Return the results of the epochs that follow those taken before, up to ``last``, which has been committed.

@@ -20,7 +20,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.bind.planning import plan_query
 from watersmeet.catalog.streams import StreamDef
@@ -33,11 +32,11 @@ from watersmeet.runtime.failures import translate
 from watersmeet.runtime.job import Job, Output
 from watersmeet.runtime.metrics import ProgressReader, counters_of
 from watersmeet.runtime.outages import Outages
-from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.run import RealTime
-from watersmeet.runtime.real_time.sinks import LiveSink, RunName
+from watersmeet.runtime.real_time.sinks import LiveSink
 from watersmeet.runtime.real_time.source_task import POSITIONS
 from watersmeet.runtime.real_time.stages import stages_of
+from watersmeet.runtime.real_time.writing import IS_OWN
 from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.settings.seek import Seek
@@ -146,7 +145,7 @@ class LiveRig(Rig):
             limits_batches=False,
             open_sources=self._sources,
             outputs=(Output(self._name, "the test", lambda rows, batch, key: None),),
-            live_sink=lambda: LiveSink(self._sink),
+            live_sinks=lambda: [LiveSink(lambda _, run: self._results.writer(run), self._weighted)],
             keep_side_rows=lambda batch, key: None,
             checkpoint=self._checkpoint,
             outages=Outages(self._name, self.plan.query.settings),
@@ -162,16 +161,16 @@ class LiveRig(Rig):
             for name in read
         }
 
-    def _sink(self, rows: DataFrame, run: RunName) -> DataStreamWriter:
-        fields = list(rows.schema)[: len(self.plan.outputs)]
-        self.column_types = [field.dataType.simpleString() for field in fields]
-        places = [name.lower() for name in rows.columns]
-        weight = F.col(f"c{places.index(TP_DELTA)}") if self.plan.weighted else F.lit(1)
+    def _weighted(self, rows: DataFrame) -> DataFrame:
+        """The results with their weights, and what is beside them."""
+        end = rows.columns.index(IS_OWN)
+        self.column_types = [field.dataType.simpleString() for field in list(rows.schema)[: len(self.plan.outputs)]]
         # numbers, because a name may have a dot, and occur twice
-        numbered = rows.toDF(*(f"c{i}" for i in range(len(places))))
-        cells = [F.col(f"c{i}") for i in range(len(fields))]
-        epoch = F.col(f"c{places.index(EPOCH)}").alias(EPOCH)
-        return self._results.sink(numbered.select(*cells, weight.alias(_WEIGHT), epoch), run)
+        cells = [f"c{number}" for number in range(end)]
+        numbered = rows.toDF(*cells, *rows.columns[end:])
+        places = [name.lower() for name in rows.columns[:end]]
+        weight = F.col(cells[places.index(TP_DELTA)]) if self.plan.weighted else F.lit(1)
+        return numbered.select(*cells[: len(self.plan.outputs)], weight.alias(_WEIGHT), *rows.columns[end:])
 
     def _changes(self) -> Iterator[tuple[int, Row]]:
         for table in self._results.take(self._committed):

@@ -32,7 +32,7 @@ from watersmeet.errors import OutageError, SinkOutageError
 from watersmeet.lookup.connections import place_of
 from watersmeet.runtime.real_time.live_task import task_number
 from watersmeet.runtime.real_time.operator_task import EPOCH
-from watersmeet.runtime.real_time.sinks import LiveSink, RunName, written_by_workers
+from watersmeet.runtime.real_time.sinks import ByTasks, LiveSink, RunName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,9 +73,9 @@ class JdbcConnector(SinkConnector):
         stream = writing.stream
         open_table(stream)
         if not writing.changelog:
-            return LiveSink(lambda rows, _: written_by_workers(rows, partial(_write_live, stream, None)))
+            return LiveSink(lambda _spark, _run: ByTasks(partial(_write_live, stream, None)))
         return LiveSink(
-            lambda rows, run: written_by_workers(rows, partial(_write_live, stream, (run.folder, run.run))),
+            lambda _spark, run: ByTasks(partial(_write_live, stream, (run.folder, run.run))),
             take_back=lambda _spark, run, _since: _take_back(stream, run),
         )
 

@@ -16,7 +16,7 @@ from watersmeet.connectors.kafka.options import PREFIXES, KafkaOptions, client_o
 from watersmeet.connectors.kafka.sink import (
     is_exactly_once,
     lacking_options,
-    live_writer,
+    live_records_of,
     reach,
     take_back,
     with_schema,
@@ -121,10 +121,10 @@ class KafkaConnector(StoredConnector, SinkConnector):
                 hint="leave out delivery: the headers _run and _runs of each record say which ones are repeated "
                 "(docs/real-time.md); or leave out mode = 'real_time'",
             )
-        write = partial(live_writer, options=options, changing=changing)
+        records = partial(live_records_of, options=options, changing=changing)
         if changing is None or not writing.changelog:
-            return LiveSink(write)
-        return LiveSink(write, take_back=partial(take_back, options=options))
+            return LiveSink(records)
+        return LiveSink(records, take_back=partial(take_back, options=options))
 
 
 def _pinned(stream: StreamDef) -> StreamDef:

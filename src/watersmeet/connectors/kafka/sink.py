@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, spark_name
@@ -33,7 +32,7 @@ from watersmeet.records.kafka_producer import RECORD_SCHEMA, WRITTEN_SCHEMA, Kaf
 from watersmeet.records.kafka_transactions import TransactionalWriter
 from watersmeet.runtime.failures import cause_of, is_of_this_machine, kafka_is_unreachable, known_error
 from watersmeet.runtime.real_time.operator_task import EPOCH
-from watersmeet.runtime.real_time.sinks import RunName
+from watersmeet.runtime.real_time.sinks import ByKafka, RunName
 from watersmeet.settings.secrets import hide
 
 #: Spark's default formats end at milliseconds; two keys may differ by less.
@@ -142,10 +141,11 @@ def _write(
     if settings is None:
         if is_exactly_once(given):
             raise lacking_options(given)
-        records = _records(frame, given, changing, {name: F.lit(text) for name, text in headers.items()})
+        marks = {name: F.lit(text) for name, text in headers.items()}
+        records = frame.select(*_record(frame, given, changing, marks))
         records.write.format("kafka").options(**_sink_options(given)).save()
         return
-    records = _records(frame, given, changing, {})
+    records = frame.select(*_record(frame, given, changing, {}))
     bodies = records.select(*(F.col(name).cast("binary") for name in RECORD_SCHEMA.names))
     writer: KafkaWriter | TransactionalWriter = KafkaWriter(given.topic, settings, headers)
     if is_exactly_once(given):
@@ -174,10 +174,10 @@ def lacking_options(given: KafkaOptions) -> ConfigError:
     )
 
 
-def live_writer(
-    frame: DataFrame, run: RunName, options: Mapping[str, str], *, changing: StreamDef | None
-) -> DataStreamWriter:
-    """Return what writes rows with the column ``_wm_epoch`` to the topic as they come.
+def live_records_of(
+    spark: SparkSession, run: RunName, *, options: Mapping[str, str], changing: StreamDef | None
+) -> ByKafka:
+    """Return how a run's rows with the column ``_wm_epoch`` become records of the topic.
 
     Records are those of ``write_batch``; ``_batch`` is the epoch. The header ``_run`` is the run's number, ``_runs``
     has the newest runs with their first epochs, as in ``6:20 8:21``: what runs before 8 gave from epoch 21 on is void.
@@ -185,27 +185,32 @@ def live_writer(
     carry what they delete in the header ``_was`` (void_results.py).
     """
     given = options_of(options)
-    require_package(frame.sparkSession, Package.KAFKA)
-    frame = frame.where(F.col(EPOCH).isNotNull())
-    headers = headers_of(run, F.col(EPOCH).cast("string"))
-    if changing is not None and TP_DELTA in frame.columns:
-        headers[WAS] = _value(frame.drop(EPOCH), given, changing, holds=F.col(TP_DELTA) < 0)
-    records = _records(frame, given, changing, headers)
-    return records.writeStream.format("kafka").options(**_sink_options(given), **_SOON)
+    require_package(spark, Package.KAFKA)
+
+    def record(frame: DataFrame, holds: Column) -> Sequence[Column]:
+        headers, rows = headers_of(run, F.col(EPOCH).cast("string")), frame.drop(EPOCH)
+        if changing is not None and TP_DELTA in rows.columns:
+            headers[WAS] = _value(rows, given, changing, F.col(TP_DELTA) < 0)
+        return _record(rows, given, changing, headers, holds)
+
+    sink = {name: value for name, value in _sink_options(given).items() if name != "topic"}
+    return ByKafka(given.topic, record, {**sink, **_SOON})
 
 
-def _records(
-    frame: DataFrame, given: KafkaOptions, changing: StreamDef | None, headers: Mapping[str, Column]
-) -> DataFrame:
-    """The rows as records: ``key``, ``value`` and ``headers``."""
-    rows = frame.drop(EPOCH)
+def _record(
+    rows: DataFrame,
+    given: KafkaOptions,
+    changing: StreamDef | None,
+    headers: Mapping[str, Column],
+    holds: Column | None = None,
+) -> list[Column]:
+    """A row as a record: ``key``, ``value`` and ``headers``; for ``holds`` see ``encode``."""
     if changing is None:
-        key, value = _key(rows, given.key), encode(rows, given.format, given.format_options)
+        key, value = _key(rows, given.key), encode(rows, given.format, given.format_options, holds=holds)
     else:
-        if TP_DELTA not in rows.columns:
-            frame = rows = frame.withColumn(TP_DELTA, F.lit(1))
-        key, value = _primary_key(changing), _value(rows, given, changing)
-    return frame.select(key.alias("key"), value.alias("value"), header_array(headers).alias("headers"))
+        has_row = F.col(TP_DELTA) > 0 if TP_DELTA in rows.columns else holds
+        key, value = _primary_key(changing), _value(rows, given, changing, has_row)
+    return [key.alias("key"), value.alias("value"), header_array(headers).alias("headers")]
 
 
 def _sink_options(given: KafkaOptions) -> dict[str, str]:
@@ -233,15 +238,10 @@ def _primary_key(stream: StreamDef) -> Column:
     return F.to_json(columns, {name.removeprefix("json."): value for name, value in _WHOLE_TIMES.items()})
 
 
-def _value(frame: DataFrame, options: KafkaOptions, stream: StreamDef, holds: Column | None = None) -> Column:
-    """Return the declared columns of a row that ``holds`` (no retraction), with times as in the key; else NULL."""
-    return encode(
-        frame,
-        options.format,
-        {**_WHOLE_TIMES, **options.format_options},
-        [column.name for column in stream.columns],
-        F.col(TP_DELTA) > 0 if holds is None else holds,
-    )
+def _value(rows: DataFrame, options: KafkaOptions, stream: StreamDef, has_row: Column | None) -> Column:
+    """Return the declared columns where a key ``has_row`` (None: always), with times as in the key; else NULL."""
+    names = [column.name for column in stream.columns]
+    return encode(rows, options.format, {**_WHOLE_TIMES, **options.format_options}, names, has_row)
 
 
 def take_back(spark: SparkSession, run: RunName, since: float | None, options: Mapping[str, str]) -> None:

@@ -19,11 +19,11 @@ from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.shared_results import receiver
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
-from watersmeet.runtime.dataflow import select_list, tasks_of
+from watersmeet.runtime.dataflow import tasks_of
 from watersmeet.runtime.exchange import Exchange
-from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
+from watersmeet.runtime.metrics import METRICS, observed_counters
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart
-from watersmeet.runtime.real_time.operator_task import COUNTER, EPOCH, LiveOperatorTask
+from watersmeet.runtime.real_time.operator_task import COUNTER, LiveOperatorTask
 from watersmeet.runtime.real_time.source_task import FollowTask, LiveRestTask
 from watersmeet.runtime.real_time.spark_results import with_rows_by_spark
 from watersmeet.runtime.real_time.stages import first_tasks, sources_of, stages_of
@@ -38,7 +38,7 @@ from watersmeet.runtime.worker_tasks import PackTask
 
 @dataclass(frozen=True, slots=True)
 class LiveDataflow:
-    """A built query: its results with the column ``_wm_epoch``, its operators, and the task slots that it needs.
+    """A built query: its results as ``written`` takes them, its operators, and the task slots that it needs.
 
     ``tasks`` are the operators that run in one task, by name.
     """
@@ -81,8 +81,9 @@ def build_live(
 
     Raises ``BindError`` for a function that Spark does not have, and what ``tasks_of`` raises.
     """
-    check_functions(spark, plan)
-    check_time_zone(spark, plan)
+    for query in plan.queries:
+        check_functions(spark, query)
+        check_time_zone(spark, query)
     schemas = input_schemas(spark, plan, sources)
     specs = operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
     plan = replace(plan, tasks=tasks_of(plan, specs, schemas, joint))
@@ -118,11 +119,10 @@ def build_live(
                 results = with_rows_by_spark(results, plan, reading, output)
     assert results is not None  # a plan has an operator
     observed = results.observe(METRICS, observed_counters(reported=COUNTER))
-    result = select_list(plan, observed.where(F.col(COUNTER).isNull()), None, also=(EPOCH,))
-    counted = result.observe(RESULTS, F.count(EPOCH).alias("rows_out"))
+    found = observed.where(F.col(COUNTER).isNull()).drop(COUNTER)
     slots = sum(tasks.values()) + len(stages) * (len(buckets) + (control is not None))
     names = tuple(tuple(specs[number].name for number in task) for task in plan.tasks)
-    return LiveDataflow(counted, tuple(each.spec for each in operators), names, slots)
+    return LiveDataflow(found, tuple(each.spec for each in operators), names, slots)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from watersmeet.state.epoch_store import EpochStore
 
 #: The counters that a row of the last operator reports instead of a result, and the epoch of a result.
 COUNTER, EPOCH = "_wm_counter", "_wm_epoch"
+_RESULT = "_wm_result_"
 _COUNTER_TYPE = pa.struct([("sender", pa.string()), ("counters", pa.binary())])
 
 #: Bundles that wait for a step.  If there are more, their senders wait, and in the end sources are read more slowly.
@@ -186,7 +187,7 @@ class _Bucket:
         if self._side and task.side_folder is not None:
             path = f"{task.side_folder}/batch-{task.epochs.current}-{self.number}-0.jsonl"
             write_side_rows(pa.concat_tables(self._side), path)
-        return Outbox(self._spec, self.number, None, reported)
+        return Outbox(self._spec, self.number, {}, reported)
 
     def results(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
         """The results of the query; side rows are kept until the end of the epoch."""
@@ -194,25 +195,38 @@ class _Bucket:
         self._side += (decode_table(frame.payload) for frame in outbox.others if frame.kind is FrameKind.SIDE)
 
 
+def result_column(query: int) -> str:
+    """The column that holds the results of a query, one of those that run as one."""
+    return f"{_RESULT}{query}"
+
+
 def result_schema(spec: OperatorSpec) -> pa.Schema:
-    """What the last operator yields: results, and counters in rows of their own."""
-    return pa.schema([pa.field(COUNTER, _COUNTER_TYPE), pa.field(EPOCH, pa.int64()), *spec.output])
+    """What the last operator yields: a row is the result of one query, or counters."""
+    results = (pa.field(result_column(query), pa.struct(list(rows))) for query, rows in enumerate(spec.outputs))
+    return pa.schema([pa.field(COUNTER, _COUNTER_TYPE), pa.field(EPOCH, pa.int64()), *results])
 
 
 def result_batches(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
     """Yield what the last operator sends on: the changes of a step that do not cancel out, and counters."""
-    schema = result_schema(outbox.spec)
-    rows = None if outbox.changes is None else settled(outbox.changes.cast(outbox.spec.output))
-    if rows is not None and rows.num_rows:
-        head = [pa.nulls(rows.num_rows, _COUNTER_TYPE), pa.repeat(pa.scalar(epoch, pa.int64()), rows.num_rows)]
-        yield from pa.table([*head, *rows.columns], schema=schema).to_batches()
-        # a sink in Python gets a row when the next one is there, as operators do: this one has no epoch
-        yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
+    schema, has_results = result_schema(outbox.spec), False
+    for query in range(len(outbox.spec.outputs)):
+        rows = outbox.results(query)
+        if rows is not None and (rows := settled(rows)).num_rows:
+            columns = {EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), rows.num_rows)}
+            columns[result_column(query)] = rows.to_struct_array()
+            yield from _with_nulls(columns, rows.num_rows, schema).to_batches()
+            has_results = True
+    if has_results:  # a sink in Python gets a row when the next one is there, as operators do: this one has no epoch
+        yield from _with_nulls({}, 1, schema).to_batches()
     counters = [frame for frame in outbox.others if frame.kind is FrameKind.COUNTER]
     if counters:
         values = pa.array([{"sender": each.part, "counters": bytes(each.payload)} for each in counters], _COUNTER_TYPE)
-        nothing = [pa.nulls(len(counters), field.type) for field in list(schema)[1:]]
-        yield pa.RecordBatch.from_arrays([values, *nothing], schema=schema)
+        yield from _with_nulls({COUNTER: values}, len(counters), schema).to_batches()
+
+
+def _with_nulls(columns: Mapping[str, pa.Array], count: int, schema: pa.Schema) -> pa.Table:
+    """The columns with all others of a schema, which are NULL."""
+    return pa.table([columns.get(each.name, pa.nulls(count, each.type)) for each in schema], schema=schema)
 
 
 def _pause_after(seconds: float) -> float:

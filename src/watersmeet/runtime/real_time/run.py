@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -18,9 +19,10 @@ from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
 from watersmeet.runtime.real_time.epochs import SINK_FOLDER, Epochs, RunStart, named_runs, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
-from watersmeet.runtime.real_time.sinks import RunName
+from watersmeet.runtime.real_time.sinks import LiveSink, RunName
 from watersmeet.runtime.real_time.spark_needs import check_setting, check_slots
 from watersmeet.runtime.real_time.ticks import ControlEvents
+from watersmeet.runtime.real_time.writing import Target, written
 from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.task_frames import Resources
@@ -87,12 +89,15 @@ class RealTime:
             start = origin.model_copy(update={"first": first})
             log.add(run, start)
             notes = f"{epochs.folder}/{SINK_FOLDER}"
-            name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]), notes)
-            sink = job.live_sink()
-            if run:
-                sink.take_back(spark, name, log.began_after(first))
+            runs, since = named_runs([*starts, start]), log.began_after(first) if run else None
+            targets, sinks = [], job.live_sinks()
+            for query, output, sink in zip(job.plan.queries, job.outputs, sinks, strict=True):
+                name = RunName(query_key(output.query, plan.id), run, runs, notes)
+                if run:
+                    sink.take_back(spark, name, since)
+                targets.append(Target(query, sink, sink.open(spark, name)))
             writer = (
-                sink.write(dataflow.frame, name)
+                written(dataflow.frame, targets)
                 .queryName(job.name)
                 .option("checkpointLocation", job.checkpoint.spark(plan))
                 .outputMode("update")
@@ -100,7 +105,7 @@ class RealTime:
             )
             with plain_renames(self._spark, job.checkpoint.folder):
                 started = writer.start()
-        return Run(started, sink.close)
+        return Run(started, partial(_close, sinks))
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
         """Keep the side rows of an epoch that Spark has committed; with the first, what came before is not needed."""
@@ -137,6 +142,11 @@ def may_pass(error: Exception, name: str) -> bool:
         return not isinstance(error, WatersmeetError)
     found = translate(error, name)
     return type(found) is WatersmeetError or isinstance(found, LostProcessError)
+
+
+def _close(sinks: Sequence[LiveSink]) -> None:
+    for sink in sinks:
+        sink.close()
 
 
 def _session_of_its_own(spark: SparkSession) -> SparkSession:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-from watersmeet.runtime.real_time.arrivals import Arrivals
-from watersmeet.runtime.real_time.live_task import live_task
-from watersmeet.runtime.real_time.operator_task import EPOCH
-
-_MOST_WAITING = 10_000
+from pyspark.sql import Column, DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,40 +25,36 @@ class RunName:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveSink:
-    """A sink in real time.
+class ByTasks:
+    """The tasks that bring rows write them: ``write`` takes those that have come together, with ``_wm_epoch``."""
 
-    ``write`` takes result rows with the column ``_wm_epoch``, and returns what writes them.  Rows in which it is NULL
-    are no results.  ``close`` is called when the run has ended.  ``take_back`` is called before a run that others came
-    before, with the time after which epochs that did not commit began (None: at any time).
-    """
-
-    write: Callable[[DataFrame, RunName], DataStreamWriter]
-    close: Callable[[], None] = lambda: None
-    take_back: Callable[[SparkSession, RunName, float | None], None] = lambda *_: None
+    write: Callable[[pa.Table], None]
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTask:
-    """Writes all rows that have come, together, under their own ``names``, and passes none on."""
+class ByKafka:
+    """Spark writes rows as records of a topic.
 
-    write: Callable[[pa.Table], None]
-    names: tuple[str, ...]
+    ``record`` takes a frame of result columns and says whether a row is one of them; it returns key, value and headers.
+    ``options`` are those of Spark's sink.
+    """
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write until the epoch ends."""
-        with live_task():
-            arrivals = Arrivals(batches, _MOST_WAITING)
-            while arrived := arrivals.take():
-                rows = pa.Table.from_batches(arrived).rename_columns(self.names)
-                if (rows := rows.filter(rows[EPOCH].is_valid())).num_rows:
-                    self.write(rows)
-        yield from ()
+    topic: str
+    record: Callable[[DataFrame, Column], Sequence[Column]]
+    options: Mapping[str, str]
 
 
-def written_by_workers(frame: DataFrame, write: Callable[[pa.Table], None]) -> DataStreamWriter:
-    """Return what passes all rows to ``write``, in the tasks that bring them."""
-    names = tuple(frame.columns)
-    # Spark takes no name with a point, such as min(o.amount), for a column of a Python function's input
-    numbered = frame.toDF(*(f"c{number}" for number in range(len(names))))
-    return numbered.mapInArrow(WriteTask(write, names).run, "nothing INT").writeStream.format("noop")
+@dataclass(frozen=True, slots=True)
+class LiveSink:
+    """A sink in real time.
+
+    ``open`` says how the results of a run are written, and ``rows`` turns results into the columns that are: those of
+    a frame that come before ``_wm_is_own``.  ``close`` is called when the run has ended.  ``take_back`` is called
+    before a run that others came before, with the time after which epochs that did not commit began (None: at any
+    time).
+    """
+
+    open: Callable[[SparkSession, RunName], ByTasks | ByKafka]
+    rows: Callable[[DataFrame], DataFrame] = lambda frame: frame
+    close: Callable[[], None] = lambda: None
+    take_back: Callable[[SparkSession, RunName, float | None], None] = lambda *_: None
