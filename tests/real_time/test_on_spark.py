@@ -214,6 +214,35 @@ def test_rows_are_printed_as_they_come(
     query.stop()
 
 
+def test_rows_of_a_key_that_move_between_tasks_come_in_their_order(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session
+) -> None:
+    topics, out = {kind: new_topic() for kind in "cd"}, new_topic()
+    for kind, topic in topics.items():
+        columns = "(id BIGINT, k BIGINT, name STRING) PRIMARY KEY (id)"
+        session.sql(f"CREATE MUTABLE STREAM {kind} {columns} {options(broker, topic)}")
+    session.sql(f"CREATE MUTABLE STREAM moved (id BIGINT, name STRING) PRIMARY KEY (id) {options(broker, out)}")
+    job = "INSERT INTO moved SELECT c.id, d.name FROM c JOIN d ON c.k = d.id SETTINGS epoch = '2 seconds'"
+    current: dict[str, dict[int, Any]] = {kind: {} for kind in topics}
+    query = started(session, job)
+    for part in range(4):
+        if part == 2:
+            query.stop()
+            query = started(session, job)
+        for kind, topic in topics.items():
+            sent = [json.loads(row) for row in rows(kind, 100 * part, 100)]
+            current[kind] |= {row["id"]: row for row in sent}
+            for partition in (0, 1):  # the changes of a key are in one partition
+                own = [json.dumps(row) for row in sent if row["id"] % 2 == partition]
+                broker.produce(spark, topic, own, partition=partition)
+        query.wait(1)
+    names = {id: row["name"] for id, row in current["d"].items()}
+    expected = {(id, names[row["k"]]) for id, row in current["c"].items() if row["k"] in names}
+    wait_for(lambda: rows_of_topic(results(broker, out)) == expected, query)
+    assert len(expected) == 8
+    query.stop()
+
+
 @pytest.mark.slow
 def test_a_table_is_kept_and_late_rows_are_stored(
     spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, tmp_path: Path

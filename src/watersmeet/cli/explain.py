@@ -180,7 +180,9 @@ class _Script:
         return explain_stored(inner.query, self._streams, target)
 
     def _insert(self, statement: InsertSelect) -> PhysicalPlan:
-        plan = self._plan(statement.query)
+        from watersmeet.bind.by_key import plan_insert
+
+        plan = plan_insert(statement, self._target(statement), self._streams)
         self._checked_target(statement, plan)
         return plan
 

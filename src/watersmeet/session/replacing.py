@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from watersmeet.bind.by_key import plan_insert
 from watersmeet.bind.planning import plan_query
 from watersmeet.bind.statement_sets import plan_set
 from watersmeet.catalog.streams import StreamDef
@@ -88,4 +89,6 @@ def _plan(said: Said, streams: Mapping[str, StreamDef], open_table: OpenTable) -
         return plan_set(statement, streams, open_table)
     assert isinstance(statement, InsertSelect | Select | CreateStream)  # nothing else starts a query
     assert statement.query is not None
+    if isinstance(statement, InsertSelect) and (target := streams.get(statement.stream.lower())) is not None:
+        return plan_insert(statement, target, streams, open_table)
     return plan_query(statement.query, streams, open_table)

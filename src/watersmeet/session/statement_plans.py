@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from watersmeet.bind.by_key import plan_insert
 from watersmeet.bind.insert_target import check_target
 from watersmeet.bind.planning import plan_query
 from watersmeet.bind.statement_sets import plan_set
@@ -43,6 +44,13 @@ class StatementPlans:
         self.streams.check_seek(physical, query.settings_positions.get("seek_to"))
         return physical
 
+    def plan_insert(self, statement: InsertSelect) -> PhysicalPlan:
+        """The plan of a query that feeds a stream."""
+        streams = self.streams
+        physical = plan_insert(statement, self.target(statement), streams.by_name(), streams.open_table)
+        streams.check_seek(physical, statement.query.settings_positions.get("seek_to"))
+        return physical
+
     def plan_set(self, statement: StatementSet) -> PhysicalPlan:
         """The plan of several queries that run as one."""
         physical = plan_set(statement, self.streams.by_name(), self.streams.open_table)
@@ -53,7 +61,7 @@ class StatementPlans:
         """The name, the plan and the targets of what a statement starts."""
         match statement:
             case InsertSelect():
-                plan = self.plan(statement.query)
+                plan = self.plan_insert(statement)
                 target = self.checked_target(statement, plan)
                 name = self.queries.insert_name(target, plan, statement.source)
                 return name, plan, [QueryTarget(name, target, statement.columns)]
@@ -108,15 +116,13 @@ class StatementPlans:
                 registry.check_sink(target, changelog=False)
             return Plan(explain_stored(statement.query, self.streams.by_name(), target))
         assert statement.query is not None
-        physical = self.plan(statement.query)
-        if isinstance(statement, CreateStream):
-            name = statement.name
-        elif isinstance(statement, InsertSelect):
-            target = self.target(statement)
+        if isinstance(statement, InsertSelect):
+            physical, target = self.plan_insert(statement), self.target(statement)
             check_corrections(target, physical, statement)
             name = name_of_insert(target, physical)
         else:
-            name = select_name(statement.source)
+            physical = self.plan(statement.query)
+            name = statement.name if isinstance(statement, CreateStream) else select_name(statement.source)
         text = explain(physical, self.queries.checkpoint(name, None).read_counters())
         return Plan(text, operator_tree(physical), headlines(physical))
 
