@@ -290,12 +290,9 @@ def test_what_real_time_cannot_do_is_refused(
 ) -> None:
     session.sql(f"""
         CREATE STREAM o (id BIGINT, k BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts) {options(broker, new_topic())};
-        CREATE MUTABLE STREAM c (id BIGINT, k BIGINT) PRIMARY KEY (id) {options(broker, new_topic())};
-        CREATE MUTABLE STREAM d (id BIGINT, k BIGINT) PRIMARY KEY (id) {options(broker, new_topic())};
         CREATE STREAM here (id BIGINT);
         CREATE STREAM out {options(broker, new_topic())};
         CREATE STREAM folder WITH (connector = 'files', path = '{tmp_path}/out');
-        CREATE MUTABLE STREAM kept (id BIGINT, did BIGINT) PRIMARY KEY (id, did) {options(broker, new_topic())};
         CREATE STREAM kerberos (id BIGINT) {options(broker, new_topic(), ", 'kafka.sasl.kerberos.service.name' = 'x'")};
     """)
 
@@ -313,8 +310,6 @@ def test_what_real_time_cannot_do_is_refused(
     refused("INSERT INTO out SELECT id FROM o", UnsupportedError, "has no end", QueryMode.BOUNDED)
     refused("INSERT INTO out SELECT id FROM o SETTINGS trigger = '1 second'", UnsupportedError, "set epoch instead")
     refused("CREATE STREAM s AS SELECT id FROM o", UnsupportedError, "stores the frontier with each batch")
-    several = "INSERT INTO kept SELECT c.id, d.id AS did FROM c JOIN d ON c.k = d.k"
-    refused(several, UnsupportedError, r"its PRIMARY KEY \(id, did\) lacks a column")
     with pytest.raises(ConfigError, match="cannot be a DataFrame"):
         session.sql("SELECT id FROM o", mode="real_time")
     with pytest.raises(ConfigError, match="mode"):

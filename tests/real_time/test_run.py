@@ -17,6 +17,7 @@ DEAD = "Job aborted: org.apache.spark.SparkException: Python worker exited unexp
         (PySparkException(DEAD), True),
         (PySparkException("Connection to streaming shuffle writer 12 closed before termination"), True),
         (PySparkException("watersmeet.errors.LimitError: the state is full"), False),
+        (PySparkException("[INVALID_ARRAY_INDEX] The index 5 is out of bounds. SQLSTATE: 22003"), False),
         (LimitError("the state is full"), False),
         (CheckpointError("damaged"), False),
         (OSError("no way"), True),

@@ -42,6 +42,10 @@ SETTINGS = {
 _MOST_RUNS = 10
 
 
+#: How Spark's errors about a value end (class 22 of SQL's standard: data exceptions), which comes again in every run.
+_OF_A_VALUE = "SQLSTATE: 22"
+
+
 class RealTime:
     """Runs a job in real time; with ``takes_events``, ``control`` brings its runs control events."""
 
@@ -140,6 +144,8 @@ def may_pass(error: Exception, name: str) -> bool:
     """Whether another run may do without an error: a worker or an executor was lost, or nobody knows what it was."""
     if not isinstance(error, PySparkException):
         return not isinstance(error, WatersmeetError)
+    if _OF_A_VALUE in str(error):
+        return False
     found = translate(error, name)
     return type(found) is WatersmeetError or isinstance(found, LostProcessError)
 
