@@ -150,6 +150,14 @@ def test_named_columns_are_those_of_the_key() -> None:
     assert isinstance(last, OverOperator)
 
 
+def test_a_key_by_which_results_cannot_be_divided_is_refused_with_the_reason() -> None:
+    key = "CAST(concat_ws('', CAST(c.id AS STRING), CAST(d.id AS STRING)) AS INT)"
+    with pytest.raises(UnsupportedError, match=r"cannot be divided by the PRIMARY KEY \(id\)") as raised:
+        planned("by_id", f"SELECT {key} AS id, d.k FROM c JOIN d ON c.k = d.k")
+    assert raised.value.detail is not None
+    assert "micro-batches take it" in (raised.value.hint or "")
+
+
 def test_a_target_without_columns_of_its_key_is_refused() -> None:
     plan, to, columns = planned("by_id (k)", "SELECT d.k FROM c JOIN d ON c.k = d.k")
     with pytest.raises(UnsupportedError, match="takes the changes of a key in their order"):

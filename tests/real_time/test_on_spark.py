@@ -214,6 +214,28 @@ def test_rows_are_printed_as_they_come(
     query.stop()
 
 
+def test_results_of_several_stages_wait_for_no_later_record(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session
+) -> None:
+    topic = new_topic(1)
+    session.sql(f"CREATE STREAM o (k BIGINT) {options(broker, topic)}")
+    shown: list[tuple[int, tuple[Any, ...]]] = []
+    session.show = lambda names, changes, batch: shown.extend(changes)
+    sizes = "SELECT n, count(*) AS groups FROM (SELECT k, count(*) AS n FROM o GROUP BY k) GROUP BY n"
+    query = started(session, f"{sizes} SETTINGS epoch = '10 minutes'")
+
+    def current() -> set[tuple[Any, ...]]:
+        total: Counter[tuple[Any, ...]] = Counter()
+        for weight, row in shown:
+            total[row] += weight
+        return {row for row, n in total.items() if n}
+
+    for k, expected in ((1, {(1, 1)}), (2, {(1, 2)}), (1, {(1, 1), (2, 1)}), (3, {(1, 2), (2, 1)})):
+        broker.produce(spark, topic, [json.dumps({"k": k})])
+        wait_for(lambda rows=expected: current() == rows, query)  # type: ignore[misc]
+    query.stop()
+
+
 def test_rows_of_a_key_that_move_between_tasks_come_in_their_order(
     spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session
 ) -> None:

@@ -63,7 +63,8 @@ def test_frames_of_others_pass_and_rows_are_packed_at_their_end(reading: SparkRe
     (other,) = bundled([mark_frame(3, 0, "", 7)], 5)
     asked = list(reading.asked(1, RESULTS, 40))
     before = unpacked(reading, *with_fillers([other, *asked]))
-    assert [batch.num_rows for batch in before] == [1, 1, 3, 1, 1, 1]  # a bundle, three rows, their end, and fillers
+    # a bundle, three rows, their end, and fillers, one more behind the last
+    assert [batch.num_rows for batch in before] == [1, 1, 3, 1, 1, 1, 1]
     task = PackFromSpark(reading)
     sent = [frame for batch in task.run(projected(before, reading)) for frame in from_record_batch(batch)]
     assert other in sent

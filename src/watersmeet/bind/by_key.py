@@ -16,6 +16,7 @@ from sqlglot import exp
 from watersmeet.bind.planning import plan_query
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
+from watersmeet.errors import UnsupportedError, WatersmeetError
 from watersmeet.lookup.tables import OpenTable, open_table
 from watersmeet.plan.key_order import keeps_order
 from watersmeet.plan.physical_plan import PhysicalPlan
@@ -28,10 +29,26 @@ _RESULTS = "results"
 def plan_insert(
     insert: InsertSelect, target: StreamDef, streams: Mapping[str, StreamDef], open_table: OpenTable = open_table
 ) -> PhysicalPlan:
-    """Return the plan of the query with which a stream is fed; raises as ``plan_query`` does."""
+    """Return the plan of the query with which a stream is fed.
+
+    Raises as ``plan_query`` does, and ``UnsupportedError`` for a key by which the results cannot be divided.
+    """
     plan = plan_query(insert.query, streams, open_table)
     ordered = in_order_of_keys(insert, target, plan)
-    return plan if ordered is None else plan_query(ordered, streams, open_table)
+    if ordered is None:
+        return plan
+    try:
+        return plan_query(ordered, streams, open_table)
+    except WatersmeetError as error:
+        raise UnsupportedError(
+            f"{target.name} takes the changes of a key in their order, but this query sends them from several tasks, "
+            f"and its results cannot be divided by the PRIMARY KEY ({', '.join(target.primary_key)})",
+            detail=error.message,
+            hint="give the columns of the key the types of the target, each computed of one stream; add the column of "
+            "the last join or GROUP BY to the key; or leave out mode = 'real_time' (or --real-time): micro-batches "
+            "take it",
+            position=insert.position,
+        ) from None
 
 
 def in_order_of_keys(insert: InsertSelect, target: StreamDef, plan: PhysicalPlan) -> Query | None:

@@ -200,10 +200,16 @@ def filler(bucket: int) -> Frame:
 
 
 def with_fillers(frames: Iterable[Frame]) -> Iterator[Frame]:
-    """Yield each frame, and a filler after it that goes the same way."""
+    """Yield each frame, and a filler after it that goes the same way; the last one is followed by two.
+
+    The sending task keeps back the last row of all until it has another one.
+    """
+    bucket = None
     for frame in frames:
         yield frame
-        yield filler(frame.bucket)
+        yield filler(bucket := frame.bucket)
+    if bucket is not None:
+        yield filler(bucket)
 
 
 def unbundled(bundle: Frame) -> Iterator[Frame]:
