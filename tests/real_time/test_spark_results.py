@@ -62,7 +62,7 @@ def projected(batches: list[pa.RecordBatch], reading: SparkReading) -> list[pa.R
 def test_frames_of_others_pass_and_rows_are_packed_at_their_end(reading: SparkReading) -> None:
     (other,) = bundled([mark_frame(3, 0, "", 7)], 5)
     asked = list(reading.asked(1, RESULTS, 40))
-    before = unpacked(reading, *with_fillers([other, *asked]))
+    before = unpacked(reading, *with_fillers([other, *asked], behind_shuffle=True))
     # a bundle, three rows, their end, and fillers, one more behind the last
     assert [batch.num_rows for batch in before] == [1, 1, 3, 1, 1, 1, 1]
     task = PackFromSpark(reading)

@@ -199,16 +199,16 @@ def filler(bucket: int) -> Frame:
     return Frame(bucket, 0, "", FrameKind.FILLER, 0, b"")
 
 
-def with_fillers(frames: Iterable[Frame]) -> Iterator[Frame]:
-    """Yield each frame, and a filler after it that goes the same way; the last one is followed by two.
+def with_fillers(frames: Iterable[Frame], *, behind_shuffle: bool = False) -> Iterator[Frame]:
+    """Yield each frame, and a filler after it that goes the same way.
 
-    The sending task keeps back the last row of all until it has another one.
+    A task ``behind_shuffle`` keeps back the last row that it sends until it has another one: two fillers are the last.
     """
     bucket = None
     for frame in frames:
         yield frame
         yield filler(bucket := frame.bucket)
-    if bucket is not None:
+    if behind_shuffle and bucket is not None:
         yield filler(bucket)
 
 

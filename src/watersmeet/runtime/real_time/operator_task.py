@@ -93,7 +93,7 @@ class LiveOperatorTask:
                             here[number].setdefault(bucket, []).extend(frames)
                 began = time.monotonic()
                 if passing:
-                    yield to_record_batch(with_fillers(passing))
+                    yield to_record_batch(with_fillers(passing, behind_shuffle=True))
                 yield from stage.take(here)
                 ended = time.monotonic()
                 due = ended + _pause_after(ended - began)
@@ -161,7 +161,7 @@ class _Stage:
                 bundles += bundled(frames, to)
         bundles += operator.asked(bucket.number, outbox)
         if bundles:
-            yield to_record_batch(with_fillers(bundles))
+            yield to_record_batch(with_fillers(bundles, behind_shuffle=True))
 
 
 class _Bucket:

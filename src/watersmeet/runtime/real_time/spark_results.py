@@ -105,4 +105,4 @@ class PackFromSpark:
                         elif frame.kind is not FrameKind.FILLER:
                             passing.append(frame)
                 if passing:
-                    yield to_record_batch(with_fillers(passing))
+                    yield to_record_batch(with_fillers(passing, behind_shuffle=True))
