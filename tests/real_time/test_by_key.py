@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -39,6 +40,7 @@ CREATE MUTABLE STREAM d (id INT, k INT) PRIMARY KEY (id) {KAFKA};
 CREATE MUTABLE STREAM by_id (id INT, k INT) PRIMARY KEY (id) {KAFKA};
 CREATE MUTABLE STREAM by_k (k INT, n BIGINT) PRIMARY KEY (k) {KAFKA};
 CREATE MUTABLE STREAM by_text (t STRING, n BIGINT) PRIMARY KEY (t) {KAFKA};
+CREATE MUTABLE STREAM with_delta (id INT, _tp_delta TINYINT) PRIMARY KEY (id) {KAFKA};
 CREATE MUTABLE STREAM by_both (k INT, id INT) PRIMARY KEY (k, id) {KAFKA};
 """
 RANKED = "SELECT id, k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) AS r FROM c"
@@ -158,10 +160,18 @@ def test_a_key_by_which_results_cannot_be_divided_is_refused_with_the_reason() -
     assert "micro-batches take it" in (raised.value.hint or "")
 
 
-def test_a_target_without_columns_of_its_key_is_refused() -> None:
-    plan, to, columns = planned("by_id (k)", "SELECT d.k FROM c JOIN d ON c.k = d.k")
-    with pytest.raises(UnsupportedError, match="takes the changes of a key in their order"):
+@pytest.mark.parametrize(
+    ("target", "sql", "why"),
+    [
+        ("by_id (k)", "SELECT d.k FROM c JOIN d ON c.k = d.k", r"INSERT INTO names no column of \(id\)"),
+        ("with_delta", "SELECT c.id, 1 FROM c JOIN d ON c.k = d.k", "with_delta has a column _tp_delta"),
+    ],
+)
+def test_a_target_whose_key_is_not_given_alone_is_refused(target: str, sql: str, why: str) -> None:
+    plan, to, columns = planned(target, sql)
+    with pytest.raises(UnsupportedError, match="takes the changes of a key in their order") as raised:
         check_real_time(plan, to, columns, is_continuous=True)
+    assert re.fullmatch(why, raised.value.detail or "")
 
 
 MOVED = "SELECT c.id, d.k FROM c JOIN d ON c.k = d.id"

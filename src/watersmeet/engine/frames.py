@@ -202,7 +202,7 @@ def filler(bucket: int) -> Frame:
 def with_fillers(frames: Iterable[Frame], *, behind_shuffle: bool = False) -> Iterator[Frame]:
     """Yield each frame, and a filler after it that goes the same way.
 
-    A task ``behind_shuffle`` keeps back the last row that it sends until it has another one: two fillers are the last.
+    A task ``behind_shuffle`` may keep back its last row until it has another one, so two fillers are the last.
     """
     bucket = None
     for frame in frames:

@@ -43,8 +43,7 @@ class Job:
 
     ``open_sources`` takes the session to read in, whether batches are limited, where streams begin, and where they have
     begun (None: Spark's checkpoint keeps that).  ``limits_batches`` is set if a batch may leave out rows that are
-    there.  ``outputs`` has one for each query of the plan.  ``live_sinks`` opens the targets of queries in real
-    time.
+    there.  ``outputs`` has one for each query of the plan, and so has what ``live_sinks`` opens in real time.
     ``keep_side_rows`` takes number and key of a batch that has been written.  ``frontier_lag`` is set if the target
     stores the query's frontier.  ``outages`` waits where another system cannot be reached.  ``said`` is what the
     checkpoint notes of the query.

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Arrivals(Generic[T]):
     """The items of an iterator; at most ``most`` of them wait here, then the sender has to."""
 
-    def __init__(self, items: Iterable[T], most: int) -> None:
+    def __init__(self, items: Iterable[T], most: int = 10_000) -> None:
         self._waiting: deque[T] = deque()
         self._most = most
         self._has_ended = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet.catalog.streams import StreamDef
+from watersmeet.columns import TP_DELTA
 from watersmeet.errors import UnsupportedError
 from watersmeet.plan.key_order import keeps_order
 from watersmeet.plan.physical_plan import PhysicalPlan
@@ -39,9 +40,11 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
             hint=f"INSERT INTO a stream of kafka, and read that; or {_INSTEAD}",
         )
     if target.changes and not keeps_order(plan, target, columns):
+        key = ", ".join(target.primary_key)
+        named = {name.lower() for name in columns or target.primary_key}
+        has_key = any(name.lower() in named for name in target.primary_key)
         raise UnsupportedError(
             f"{target.name} takes the changes of a key in their order, but this query sends them from several tasks",
-            detail=f"its PRIMARY KEY ({', '.join(target.primary_key)}) lacks a column by which the query's last "
-            f"operator ({plan.operators[-1].name}) divides rows; INSERT INTO names no column of the key, or _tp_delta",
-            hint=f"name the columns of the key, without _tp_delta; or {_INSTEAD}",
+            detail=f"{target.name} has a column {TP_DELTA}" if has_key else f"INSERT INTO names no column of ({key})",
+            hint=f"{f'leave {TP_DELTA} out' if has_key else 'name the columns of the key'}; or {_INSTEAD}",
         )

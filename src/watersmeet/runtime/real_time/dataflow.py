@@ -114,9 +114,9 @@ def build_live(
             shuffled = reduce(DataFrame.unionAll, frames).repartition(len(buckets), "bucket")
             with own_workers(spark):
                 results = shuffled.mapInArrow(step.run, from_arrow_schema(step.schema))
-            for reading in (each for number in stage for each in operators[number].by_spark):
-                output = specs[plan.inputs[reading.input].branches[reading.branch].operator].output
-                results = with_rows_by_spark(results, plan, reading, output)
+            for number in stage:
+                for reading in operators[number].by_spark:
+                    results = with_rows_by_spark(results, plan, reading, specs[number].output)
     assert results is not None  # a plan has an operator
     observed = results.observe(METRICS, observed_counters(reported=COUNTER))
     found = observed.where(F.col(COUNTER).isNull()).drop(COUNTER)

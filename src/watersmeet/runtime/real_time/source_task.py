@@ -31,7 +31,6 @@ from watersmeet.runtime.worker_tasks import PackTask
 
 #: The value that holds a task's positions, in the store of its epochs.
 POSITIONS = "positions"
-_MOST_WAITING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class FollowTask:
     def run(self, ticks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Everything that comes until the ``ticks`` end."""
         with live_task():
-            until, task = Arrivals(ticks, _MOST_WAITING), task_number() - self.first_task
+            until, task = Arrivals(ticks), task_number() - self.first_task
             assert 0 <= task < self.tasks
             store = self.epochs.open("inputs", str(self.number), str(task))
             stored = store.get(POSITIONS)
@@ -142,7 +141,7 @@ class LiveRestTask:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The frames of all rows, as they come."""
         with live_task():
-            arrivals = Arrivals(batches, _MOST_WAITING)
+            arrivals = Arrivals(batches)
             while arrived := arrivals.take():
                 for part in in_turn(arrived):
                     frames = self._packed(part) if isinstance(part, pa.Table) else part

@@ -32,8 +32,6 @@ from watersmeet.runtime.real_time.rows_and_frames import in_turn
 from watersmeet.runtime.results import parts_of_results, rows_of_branch, with_others
 from watersmeet.runtime.source_frames import Source, projected
 
-_MOST_WAITING = 10_000
-
 
 def with_rows_by_spark(frames: DataFrame, plan: PhysicalPlan, reading: SparkReading, output: pa.Schema) -> DataFrame:
     """The frames that operators send on, with those for Spark replaced by the rows that it computes.
@@ -62,7 +60,7 @@ class UnpackForSpark:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows and the frames in the order in which they come."""
         with live_task():
-            arrivals = Arrivals(batches, _MOST_WAITING)
+            arrivals = Arrivals(batches)
             while arrived := arrivals.take():
                 for frame in (frame for batch in arrived for frame in from_record_batch(batch)):
                     if self.reading.takes(frame) and len(frame.payload):
@@ -90,7 +88,7 @@ class PackFromSpark:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The frames of all rows, when their end has come, and all other frames."""
         with live_task():
-            arrivals, rows = Arrivals(batches, _MOST_WAITING), list[pa.Table]()
+            arrivals, rows = Arrivals(batches), list[pa.Table]()
             while arrived := arrivals.take():
                 passing: list[Frame] = []
                 for part in in_turn(arrived):

@@ -29,7 +29,6 @@ from watersmeet.runtime.select_list import select_list
 
 #: Whether a row is a result of the query whose columns it has.
 IS_OWN = "_wm_is_own"
-_MOST_WAITING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class WriteTask:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The other rows, without the column, until the epoch ends."""
         with live_task():
-            arrivals = Arrivals(batches, _MOST_WAITING)
+            arrivals = Arrivals(batches)
             while arrived := arrivals.take():
                 rows = pa.Table.from_batches(arrived).combine_chunks()
                 is_own = rows[self.column].is_valid()
