@@ -139,11 +139,21 @@ def groups(draw: st.DrawFn, child: Tree, window: Window | None) -> Grouped:
         ways += [(f"max({each.name})", each.kind), (f"count(DISTINCT {each.name})", "BIGINT")]
         if each.kind in ("INT", "BIGINT"):
             ways += [(f"sum({each.name})", "BIGINT"), (f"avg({each.name})", "DOUBLE")]
+            ways += [(f"sum({draw(_remainder(each, columns))})", "BIGINT")]
         sql, kind = draw(st.sampled_from(ways))
         calls.append((Col(f"a{number}", kind), sql))
     having = draw(st.sampled_from(["", "", "", "count(*) > 1", "count(*) < 3"]))
     renamed = [(Col(f"g{number}", each.kind, each.role), each.name) for number, each in enumerate(keys)]
+    if keys and keys[-1].kind == "INT" and not keys[-1].role and draw(rarely(0.3)):
+        renamed[-1] = (renamed[-1][0], draw(_remainder(keys[-1], columns)))
     return Grouped(child, window, tuple(renamed), tuple(calls), having)
+
+
+@st.composite
+def _remainder(draw: st.DrawFn, column: Col, columns: tuple[Col, ...]) -> str:
+    """What operators do not compute of two streams: Spark does, over the results of their join."""
+    others = [each for each in columns if each.kind == column.kind and each.role == column.role]
+    return f"({column.name} + {draw(st.sampled_from(others)).name}) % 3"
 
 
 @st.composite

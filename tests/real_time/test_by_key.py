@@ -153,9 +153,8 @@ def test_named_columns_are_those_of_the_key() -> None:
 
 
 def test_a_key_by_which_results_cannot_be_divided_is_refused_with_the_reason() -> None:
-    key = "CAST(concat_ws('', CAST(c.id AS STRING), CAST(d.id AS STRING)) AS INT)"
     with pytest.raises(UnsupportedError, match=r"cannot be divided by the PRIMARY KEY \(id\)") as raised:
-        planned("by_id", f"SELECT {key} AS id, d.k FROM c JOIN d ON c.k = d.k")
+        planned("by_id", "SELECT bit_count(c.id + d.id) AS id, d.k FROM c JOIN d ON c.k = d.k")
     assert raised.value.detail is not None
     assert "micro-batches take it" in (raised.value.hint or "")
 
@@ -174,7 +173,11 @@ def test_a_target_whose_key_is_not_given_alone_is_refused(target: str, sql: str,
     assert re.fullmatch(why, raised.value.detail or "")
 
 
-MOVED = "SELECT c.id, d.k FROM c JOIN d ON c.k = d.id"
+#: Rows move between buckets; the second key is c.id too, but only Spark computes it.
+MOVED = (
+    "SELECT c.id, d.k FROM c JOIN d ON c.k = d.id",
+    "SELECT c.id + d.id % 1 AS id, d.k FROM c JOIN d ON c.k = d.id",
+)
 CHANGES = st.lists(st.tuples(st.sampled_from("cd"), st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=24)
 
 
@@ -200,10 +203,10 @@ class AsWritten(EpochHarness):
 
 
 def check_moves(
-    steps: Iterable[tuple[list[tuple[str, int, int]], bool]], order: Callable[[Sequence[int]], Sequence[int]]
+    sql: str, steps: Iterable[tuple[list[tuple[str, int, int]], bool]], order: Callable[[Sequence[int]], Sequence[int]]
 ) -> None:
     """Feed steps of changes of c and d, some of them after a restart; after each one every key has its row."""
-    statement, streams = insert("by_id", MOVED)
+    statement, streams = insert("by_id", sql)
     query = in_order_of_keys(statement, streams["by_id"], plan_query(statement.query, streams))
     assert query is not None
     with tempfile.TemporaryDirectory() as folder:
@@ -221,16 +224,18 @@ def check_moves(
             assert held == {(key,): rows["d"][k] for key, k in rows["c"].items() if k in rows["d"]}
 
 
-def test_a_new_row_that_comes_before_the_old_one_has_gone_stays() -> None:
+@pytest.mark.parametrize("sql", MOVED)
+def test_a_new_row_that_comes_before_the_old_one_has_gone_stays(sql: str) -> None:
     first = [("c", 1, 1), *(("d", key, 10 * key) for key in range(1, 5))]
     moves = [[("c", 1, k)] for k in (2, 3, 4, 1, 3, 2)]
     for order in (sorted, partial(sorted, reverse=True)):
-        check_moves(((step, False) for step in [first, *moves]), order)
+        check_moves(sql, ((step, False) for step in [first, *moves]), order)
 
 
+@pytest.mark.parametrize("sql", MOVED)
 @given(changes=CHANGES, data=st.data())
 def test_a_key_has_its_row_whichever_buckets_it_moves_through(
-    changes: list[tuple[str, int, int]], data: st.DataObject
+    sql: str, changes: list[tuple[str, int, int]], data: st.DataObject
 ) -> None:
     def steps() -> Iterator[tuple[list[tuple[str, int, int]], bool]]:
         rest = changes
@@ -239,4 +244,4 @@ def test_a_key_has_its_row_whichever_buckets_it_moves_through(
             yield rest[:size], data.draw(st.booleans())
             rest = rest[size:]
 
-    check_moves(steps(), lambda buckets: data.draw(st.permutations(buckets)))
+    check_moves(sql, steps(), lambda buckets: data.draw(st.permutations(buckets)))

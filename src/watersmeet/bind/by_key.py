@@ -44,9 +44,8 @@ def plan_insert(
             f"{target.name} takes the changes of a key in their order, but this query sends them from several tasks, "
             f"and its results cannot be divided by the PRIMARY KEY ({', '.join(target.primary_key)})",
             detail=error.message,
-            hint="give the columns of the key the types of the target, each computed of one stream; add the column of "
-            "the last join or GROUP BY to the key; or leave out mode = 'real_time' (or --real-time): micro-batches "
-            "take it",
+            hint="CAST the columns of the key to the types of the target; add the column of the last join or GROUP BY "
+            "to the key; or leave out mode = 'real_time' (or --real-time): micro-batches take it",
             position=insert.position,
         ) from None
 

@@ -74,9 +74,9 @@ def first_link(
     names: list[tuple[exp.Expr, str]] = []
     for column in _read(expressions, values):
         if all(column != known for known, _ in names):
-            names.append((column, _unique(columns[column.name].column, [name for _, name in names])))
+            names.append((column, unique_name(columns[column.name].column, [name for _, name in names])))
     for value in values:
-        names.append((value, _unique("$over", [name for _, name in names])))
+        names.append((value, unique_name("$over", [name for _, name in names])))
     return Link(tuple(OutputColumn(name, expression.copy()) for expression, name in names), tuple(names))
 
 
@@ -107,7 +107,8 @@ def _read(expressions: Sequence[exp.Expr], values: Sequence[exp.Expr]) -> Iterat
                 yield node
 
 
-def _unique(name: str, taken: Sequence[str]) -> str:
+def unique_name(name: str, taken: Sequence[str]) -> str:
+    """The name, with a number after it if it is taken."""
     lowered, found, number = {each.lower() for each in taken}, name, 2
     while found.lower() in lowered:
         found, number = f"{name}_{number}", number + 1

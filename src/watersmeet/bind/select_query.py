@@ -23,7 +23,7 @@ from watersmeet.bind.grouping_sets import Groupings, has_sets, of_set, refuse_en
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
-from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_on, qualify_of
+from watersmeet.bind.over import bind_over, has_window_functions, limit_on, qualify_of
 from watersmeet.bind.over_chain import first_link
 from watersmeet.bind.over_groups import over_groups
 from watersmeet.bind.relations import Relation
@@ -63,7 +63,7 @@ def bind_select(
         )
     if is_aggregated(node) and (split := over_groups(node)) is not None:
         binder = SelectBinder(statement)
-        groups = finished(statement.query(split.groups, ctes, inner=True))
+        groups = statement.finished(statement.query(split.groups, ctes, inner=True))
         leaf, relation = statement.add_results([groups], "", node, binder.names)
         bound = binder.above(split.above, leaf, split.scope(relation), ctes)
         return statement.logical(node, binder, bound, None, inner=inner)
@@ -101,7 +101,7 @@ def _of_windows(
         over, outputs, _ = bind_over(link.outputs, [], binder.names.columns, binder.names.inputs, bound.filters, None)
         below = statement.logical(node, binder, Bound(bound.node, bound.scope, outputs, []), None, inner=True)
         binder = SelectBinder(statement)
-        leaf, relation = statement.add_results([finished(replace(below, over=over))], "", node, binder.names)
+        leaf, relation = statement.add_results([statement.finished(replace(below, over=over))], "", node, binder.names)
         outputs = [replace(each, expression=link.over(each.expression, relation)) for each in bound.outputs]
         tests = [link.over(test, relation) for test in tests]
         bound = Bound(leaf, Scope([relation]), outputs, [])
@@ -117,7 +117,7 @@ def _of_sets(statement: Statement, node: exp.Select, ctes: Ctes, *, inner: bool)
     found = [_of_set(statement, node, ctes, number) for number in range(len(sets))]
     refuse_endless([query for query, _ in found], statement.text(node, inner=inner))
     over = SelectBinder(statement)
-    leaf, relation = statement.add_results([query for query, _ in found], "", node, over.names)
+    leaf, relation = statement.add_results([statement.finished(query) for query, _ in found], "", node, over.names)
     relation.hidden[TP_DELTA] = column_of(TP_DELTA)
     scope, (_, bound) = Scope([relation]), found[0]
     outputs = [replace(each, expression=scope.substitute(each.expression)) for each in bound.outputs]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from watersmeet.bind.across_streams import needs_results, over_results, rows_below
 from watersmeet.bind.as_results import now_of_results, outputs_of
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.limit import bind_limit
@@ -39,7 +40,8 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
     Raises ``BindError`` and ``CatalogError`` for invalid names and types, ``UnsupportedError`` for clauses that are not
     supported over streams.
     """
-    return finished(Statement(query, streams, _settings(query)).query(query.select, {}))
+    statement = Statement(query, streams, _settings(query))
+    return statement.finished(statement.query(query.select, {}))
 
 
 def _settings(query: Query) -> QuerySettings:
@@ -110,7 +112,18 @@ class Statement:
 
     def below(self, binder: SelectBinder, node: exp.Expr, bound: Bound) -> LogicalQuery:
         """The query of a bound select whose results another reads."""
-        return finished(self.logical(node, binder, bound, None, inner=True))
+        return self.finished(self.logical(node, binder, bound, None, inner=True))
+
+    def finished(self, query: LogicalQuery) -> LogicalQuery:
+        """The query as it is planned: window functions without unread values, and over results what needs them."""
+        query = finished(query)
+        if not needs_results(query):
+            return query
+        node = query.text.select
+        below = replace(rows_below(query), text=self.text(node, inner=True), inner=True)
+        names = Inputs(self.streams, self.aliases)
+        leaf, results = self.add_results([below], "", node, names)
+        return over_results(query, below, leaf, results, names)
 
     def text(self, node: exp.Expr, *, inner: bool) -> QueryText:
         """The text of a query in the statement, for errors."""
@@ -140,7 +153,7 @@ class Statement:
             found = [self.query(each, {**ctes, **ctes_of(node)}, inner=True) for each in branches(node)]
         else:
             found = [self.query(node, ctes, inner=True, limit=limit)]
-        return [finished(each) for each in found]
+        return [self.finished(each) for each in found]
 
     def add_results(
         self, queries: Sequence[LogicalQuery], alias: str, node: exp.Expr, names: Inputs
@@ -188,7 +201,7 @@ class Statement:
     def over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
         """The query that returns all results of queries."""
         binder = SelectBinder(self)
-        leaf, relation = self.add_results([finished(each) for each in queries], "", node, binder.names)
+        leaf, relation = self.add_results([self.finished(each) for each in queries], "", node, binder.names)
         outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
         order = node.args.get("order")
         ordering = bind_ordering(order, leaf, outputs, Scope([relation]), binder.names) if order else None

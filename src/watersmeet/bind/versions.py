@@ -18,7 +18,6 @@ from sqlglot import exp
 
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.nested_joins import repeated
-from watersmeet.bind.over import finished
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.results import results_of
 from watersmeet.bind.rewriting import column_of
@@ -103,7 +102,7 @@ class _VersionBinder:
             return self._adopted(view) if self._is_adopted(view) else self._computed(view)
         if len(found) > 1 or entity_of(found[0]) is None:
             return self.rows()
-        query = finished(self._final().query(self.node, self.ctes, inner=True))
+        query = self._final().finished(self._final().query(self.node, self.ctes, inner=True))
         query, names = with_outputs(query, _KEY, entity_of(query) or ())
         if not names_time and query.aggregation is not None:
             query = self._with_time(query)

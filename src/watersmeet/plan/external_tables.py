@@ -46,9 +46,23 @@ def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: Mapping[str, Input
 
 
 def require_key(join: Join, table: Input) -> None:
-    """Raise ``BindError`` for a lookup without an equality that the table can be asked for."""
+    """Raise for a lookup without an equality that the table can be asked for.
+
+    ``UnsupportedError`` where there is one, but its other side is not computed before the rows reach their bucket;
+    ``BindError`` where there is none.
+    """
     if join.condition.keys:
         return
+    for condition in join.condition.residual:
+        sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
+        for column, other in (sides, sides[::-1]) if sides else ():
+            if isinstance(column, exp.Column) and column.name.startswith(table.physical("")):
+                raise UnsupportedError(
+                    f"{plain_sql(other)} cannot choose the rows of {table.stream.name}: it reads several streams, or "
+                    "one whose rows an outer join may pad",
+                    hint="compute it in a query of its own (CREATE STREAM … AS), and look rows up for its results",
+                    position=position_of(condition) or join.position,
+                )
     raise BindError(
         f"the lookup in {table.stream.name} needs a key: an equality of one of its columns with the left side",
         detail=f"columns: {', '.join(column.name for column in table.stream.columns)}",

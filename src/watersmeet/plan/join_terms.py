@@ -70,7 +70,7 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
             keys = _keys(number, join.group.pairs, join, sources)
             common, routes, hashed = _common(number, join.group, sources)
         residual, owners = [], []
-        for owner, condition in _tested(join):
+        for owner, condition in tested(join):
             carried = _carried(condition, owner, sources)
             require_comparable(carried, sources.columns)
             if is_allowed(carried):
@@ -124,7 +124,7 @@ def _hashed(column: str, type: exp.DataType) -> KeyColumn:
     return KeyColumn((column,), arrow_type(type))
 
 
-def _tested(join: Join) -> Sequence[tuple[Join, exp.Expr]]:
+def tested(join: Join) -> Sequence[tuple[Join, exp.Expr]]:
     """The conditions beside keys and window, each with the join that it belongs to.
 
     Filters over an external table are tested on the rows it returns.

@@ -32,7 +32,7 @@ _EXISTS = re.compile(r"FileAlreadyExistsException|RemoteFileChangedException|Sta
 #: Stores that were seen to refuse a second write of one file.
 _refuses: set[str] = set()
 _CHECKSUM_FAILURE = "org.apache.hadoop.fs.ChecksumException"
-_OWNER_ONLY = "700"
+_OWNER_ONLY = 0o700
 # `write_text` leaves .NAME.tmp if it is interrupted; a worker that writes hot keys leaves UUID.part
 _TEMPORARY = re.compile(r"\..+\.tmp|[0-9a-f]{32}\.part")
 
@@ -112,10 +112,18 @@ class Storage:
     @_as_connector_error
     def make_private_folder(self, path: str) -> None:
         """Make a folder that only its owner can enter, and its parents; a folder that exists stays unchanged."""
+        if (local := self.local_path(path)) is not None:
+            # Hadoop would make it, let others enter it, and then run chmod
+            try:
+                Path(local).mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+            except OSError as error:
+                _, then = disk_failure(str(error)) or ("", "see that the user may use it")
+                raise ConnectorError(f"{path} cannot be used: {error.strerror}", hint=then) from None
+            return
         system, folder = self._system(path), self._path(path)
         if system.exists(folder):
             return
-        permission = self._java("org.apache.hadoop.fs.permission.FsPermission")(_OWNER_ONLY)
+        permission = self._java("org.apache.hadoop.fs.permission.FsPermission")(f"{_OWNER_ONLY:o}")
         if not system.mkdirs(folder, permission):
             raise ConnectorError(f"the folder {path} cannot be made")
 
