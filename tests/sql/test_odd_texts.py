@@ -117,3 +117,23 @@ def test_long_chains_are_refused(sign: str) -> None:
     assert "nested more than 150 levels" in refusal(f"SELECT {chain} AS x {JOIN}")
     with pytest.raises(WatersmeetError, match="nested more than 150 levels"):
         parse(f"INSERT INTO s VALUES ({chain.replace('a.v', '1')})")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("date_trunc('HOUR', a.ts, 3)", "date_trunc does not take 3 arguments"),
+        ("1 + date_format(coalesce(a.ts, a.ts), 'yyyy', length('x'))", "date_format does not take 3 arguments"),
+        ("array_append(array(1), 2, 3)", "array_append does not take 3 arguments"),
+    ],
+)
+def test_arguments_that_a_function_does_not_take_are_not_dropped(call: str, said: str) -> None:
+    assert refusal(f"SELECT {call} AS x FROM orders a") == said
+
+
+@pytest.mark.parametrize(
+    "call", ["trunc(a.ts, 'MM')", "first(a.v, true)", "date_trunc('yy', a.ts)", "map('a', 1, 'b', 2)"]
+)
+def test_arguments_that_have_another_form_in_a_call_are_taken(call: str) -> None:
+    (statement,) = parse(f"SELECT {call} AS x FROM orders a")
+    assert isinstance(statement, Select)

@@ -18,10 +18,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import SqlSyntaxError, UnsupportedError
 from watersmeet.expressions.positions import place, position_of
+from watersmeet.sql.arguments import drops_arguments
 from watersmeet.sql.failures import Failures, is_word
 
 T = TypeVar("T")
 F = TypeVar("F", bound=exp.Func)
+E = TypeVar("E", bound=exp.Expr)
 NEVER_ALIASES = frozenset({"EMIT", "SETTINGS", "WITHIN", "GRACE", "VERSIONED", "MATCH_CONDITION"})
 NULLS_CHOSEN: tuple[type[exp.Func], ...] = (exp.AnyValue, exp.First, exp.FirstValue, exp.Last, exp.LastValue)
 FOREIGN_CLAUSES = (
@@ -107,6 +109,23 @@ class StrictParser(SparkParser):
             raise self.unexpected([name], after=after)
 
     # Errors and strictness
+
+    def validate_expression(self, expression: E, args: list[Any] | None = None) -> E:
+        """Validate a node as sqlglot does, and refuse arguments of a function that it would drop."""
+        found = super().validate_expression(expression, args)
+        if args and drops_arguments(found, args):
+            raise self.failures.syntax(f"{self._called().text} does not take {len(args)} arguments", self._called())
+        return found
+
+    def _called(self) -> Token:
+        """The name of the function whose arguments have just been parsed."""
+        depth = 0
+        for number in reversed(range(self._index)):
+            kind = self._tokens[number].token_type
+            depth += (kind is TokenType.R_PAREN) - (kind is TokenType.L_PAREN)
+            if depth < 0:
+                return self._tokens[number - 1]
+        return self._prev
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
         """Raise sqlglot's error with the token at fault.  sqlglot's backtracking requires a ParseError."""
