@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,10 +20,14 @@ from watersmeet.columns import RECORD_COLUMNS
 from watersmeet.connectors.formats.values import encode
 from watersmeet.connectors.kafka.broker import partitions
 from watersmeet.connectors.kafka.options import options_of
-from watersmeet.connectors.kafka.sink import write_batch
+from watersmeet.connectors.kafka.sink import live_records_of, write_batch
 from watersmeet.connectors.kafka.source import read_stream
 from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.runtime.failures import known_error
+from watersmeet.runtime.real_time.operator_task import EPOCH
+from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.settings.secrets import masked, resolve
+from watersmeet.testing.harness import load_script
 
 pytestmark = pytest.mark.kafka
 COLUMNS = "id INT, note STRING"
@@ -211,3 +216,23 @@ def test_secrets_are_resolved_late_and_never_printed(monkeypatch: pytest.MonkeyP
     ]:
         with pytest.raises(ConfigError, match=message):
             resolve(missing)
+
+
+def test_in_real_time_a_null_in_the_key_of_a_result_is_an_error_and_no_record(spark: SparkSession) -> None:
+    streams, _ = load_script(
+        "CREATE MUTABLE STREAM held (id INT, note STRING) PRIMARY KEY (id) "
+        "WITH (connector = 'kafka', brokers = 'h:1', topic = 't'); SELECT * FROM held"
+    )
+    stream = streams["held"]
+    way = live_records_of(spark, RunName("q", 1, {}), options=stream.options, changing=stream)
+    columns = f"{COLUMNS}, _tp_delta INT, {EPOCH} BIGINT, holds BOOLEAN"
+    rows = spark.createDataFrame([(1, "x", 1, 0, True), (None, "y", 1, 0, False), (None, None, 1, 0, True)], columns)
+    key, *_ = way.record(rows.drop("holds"), F.col("holds"))
+    assert [row[0] for row in rows.limit(2).where("holds").select(key.cast("string")).collect()] == ['{"id":1}']
+    assert len(rows.where("NOT holds").select(key).collect()) == 1
+    with pytest.raises(PySparkException) as raised:
+        rows.select(key).collect()
+    error = known_error(str(raised.value))
+    assert isinstance(error, ConnectorError)
+    assert error.message == "held: column id of its PRIMARY KEY is NULL in a result"
+    assert error.hint == "leave such rows out (WHERE … IS NOT NULL), or choose a key without id"

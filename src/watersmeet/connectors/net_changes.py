@@ -96,10 +96,15 @@ def require_columns_of_table(stream: StreamDef) -> None:
 def _require_key(changes: pa.Table, target: StreamDef) -> None:
     for name in target.primary_key:
         if changes[name].null_count:
-            raise ConnectorError(
-                f"{target.name}: column {name} of its PRIMARY KEY is NULL in a result",
-                hint=f"leave such rows out (WHERE … IS NOT NULL), or choose a key without {name}",
-            )
+            raise null_key(target, name)
+
+
+def null_key(target: StreamDef, name: str) -> ConnectorError:
+    """Return the error for a result without a value in a column of the target's key."""
+    return ConnectorError(
+        f"{target.name}: column {name} of its PRIMARY KEY is NULL in a result",
+        hint=f"leave such rows out (WHERE … IS NOT NULL), or choose a key without {name}",
+    )
 
 
 def _weights(changes: pa.Table, target: StreamDef) -> pa.ChunkedArray | None:

@@ -24,7 +24,7 @@ from watersmeet.connectors.kafka.broker import partitions
 from watersmeet.connectors.kafka.client import connection_settings, producer_settings
 from watersmeet.connectors.kafka.options import KafkaOptions, client_options, options_of
 from watersmeet.connectors.kafka.void_results import WAS, header_array, headers_of
-from watersmeet.connectors.net_changes import net_frame
+from watersmeet.connectors.net_changes import net_frame, null_key
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.errors import ConfigError, ConnectorError, OutageError, SinkOutageError, did_you_mean
@@ -210,6 +210,8 @@ def _record(
     else:
         has_row = F.col(TP_DELTA) > 0 if TP_DELTA in rows.columns else holds
         key, value = _primary_key(changing), _value(rows, given, changing, has_row)
+        if holds is not None:  # batches have been checked
+            key = _required(key, changing, holds)
     return [key.alias("key"), value.alias("value"), header_array(headers).alias("headers")]
 
 
@@ -236,6 +238,15 @@ def _primary_key(stream: StreamDef) -> Column:
     """Return the key's columns as JSON that deletes.py reads."""
     columns = F.struct(*(F.col(spark_name(name)) for name in stream.primary_key))
     return F.to_json(columns, {name.removeprefix("json."): value for name, value in _WHOLE_TIMES.items()})
+
+
+def _required(key: Column, stream: StreamDef, holds: Column) -> Column:
+    """The key of rows that hold; a query ends with ``null_key`` at a row that has none."""
+    for name in stream.primary_key:
+        error = null_key(stream, name)
+        raised = F.raise_error(F.lit(f"{ConnectorError.__module__}.{ConnectorError.__name__}: {error}\n"))
+        key = F.when(holds & F.col(spark_name(name)).isNull(), raised).otherwise(key)
+    return key
 
 
 def _value(rows: DataFrame, options: KafkaOptions, stream: StreamDef, has_row: Column | None) -> Column:
