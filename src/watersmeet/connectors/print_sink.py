@@ -50,11 +50,13 @@ def _print_live(rows: pa.Table, writing: Writing) -> None:
 
 
 def _print(table: pa.Table, writing: Writing, batch: int) -> None:
-    names = [name for name in table.column_names if not (writing.changelog and name.lower() == TP_DELTA)]
-    weights = [1] * table.num_rows
-    for name in set(table.column_names) - set(names):
-        weights = table[name].to_pylist()
-    columns = [[_plain(value) for value in python_values(table[name])] for name in names]
+    names, columns, weights = [], [], [1] * table.num_rows
+    for name, column in zip(table.column_names, table.columns, strict=True):  # two columns may have one name
+        if writing.changelog and name.lower() == TP_DELTA:
+            weights = column.to_pylist()
+        else:
+            names.append(name)
+            columns.append([_plain(value) for value in python_values(column)])
     rows = list(zip(*columns, strict=True))
     # retractions first: so one reads a correction
     writing.show(names, sorted(zip(weights, rows, strict=True), key=lambda change: change[0]), batch)
