@@ -179,6 +179,10 @@ def test_chains_of_derived_streams() -> None:
         ("INSERT INTO nowhere VALUES (1)", "there is no stream nowhere"),
         ("DESCRIBE nowhere", "there is no stream nowhere"),
         ("INSERT INTO p SELECT id FROM o", "the query returns 1 columns, p takes 2"),
+        (
+            "INSERT INTO p SELECT array(ts), ts FROM o",
+            r"p\.id is \w+, and cannot take ARRAY\(o.ts\), which is ARRAY<\w+> \(line 4, column 22\)",
+        ),
         ("EXPLAIN CREATE STREAM d AS SELECT id FROM o; SELECT * FROM d", "there is no stream d"),
         ("CREATE STREAM d AS SELECT id FROM o; CREATE STREAM d AS SELECT ts FROM o", "with another definition"),
         ("CREATE STREAM d AS SELECT id FROM o; INSERT INTO d SELECT id FROM o", "d is fed by its own query"),

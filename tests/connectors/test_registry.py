@@ -20,7 +20,7 @@ from watersmeet.connectors.registry import (
     open_source,
 )
 from watersmeet.connectors.stream_schema import to_columns
-from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError
+from watersmeet.errors import BindError, ConfigError, ConnectorError, UnsupportedError
 from watersmeet.settings.secret_detection import secrets_in
 from watersmeet.settings.secrets import hide, resolve
 
@@ -266,6 +266,15 @@ def test_columns_go_by_position_also_a_weight_that_was_selected(spark: SparkSess
     assert [row.asDict() for row in to_columns(rows, target, ("d", "a")).collect()] == [{"a": 1, "d": 7, "c": None}]
     changelog = to_columns(rows, target, ("a",))
     assert [row.asDict() for row in changelog.collect()] == [{"a": 7, "d": None, "c": None, "_tp_delta": 1}]
+
+
+def test_a_value_that_spark_cannot_cast_names_the_target(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = spark.createDataFrame([(True,)], "x BOOLEAN")
+    with pytest.raises(BindError, match=r'the query does not fit s: Cannot resolve .* cannot cast "BOOLEAN" to "DATE"'):
+        to_columns(rows, stream("files", "a DATE"), ())
+    assert "AnalysisException" not in capfd.readouterr().err
 
 
 def test_the_weight_of_a_stream_that_changes_is_a_column_of_its_log(spark: SparkSession) -> None:

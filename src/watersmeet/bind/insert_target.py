@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlglot import exp
+
+from watersmeet.bind.results import columns_above
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, did_you_mean
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_groups import NESTED, TEXTS
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.sql.statements import InsertHistorical, InsertSelect
 
 
@@ -14,6 +22,31 @@ def takes_column(stream: StreamDef, name: str) -> bool:
     """Whether INSERT can name the column: a declared one, or ``_tp_delta`` of an embedded changing stream."""
     is_hidden_delta = name.lower() == TP_DELTA and stream.changes and stream.connector == EMBEDDED
     return is_hidden_delta or stream.column(name) is not None
+
+
+def check_query(stream: StreamDef, query: LogicalQuery, statement: InsertSelect) -> None:
+    """Raise ``BindError`` as ``check_target`` does, and for an array, map or struct that cannot be cast to its column.
+
+    Other values are left to Spark, which casts them or says why not.
+    """
+    check_target(stream, [column.name for column in query.outputs], statement)
+    types = {**query.columns, **columns_above(query)}
+    targets = statement.columns or tuple(column.name for column in stream.columns)
+    for name, output in zip(targets, query.outputs, strict=False):
+        column, given = stream.column(name), certain_type(output.expression, types)
+        if column is None or given is None:
+            continue
+        taken = exp.DataType.build(column.type, dialect="spark")
+        if (
+            given.this != taken.this
+            and (given.is_type(*NESTED) or taken.is_type(*NESTED))
+            and not taken.is_type(*TEXTS)
+        ):
+            raise BindError(
+                f"{stream.name}.{column.name} is {column.type}, and cannot take {plain_sql(output.expression)}, which "
+                f"is {given.sql(dialect='spark')}",
+                position=position_of(output.expression) or statement.position,
+            )
 
 
 def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelect | InsertHistorical) -> None:

@@ -188,10 +188,10 @@ class _Script:
 
     def _checked_target(self, statement: InsertSelect, plan: PhysicalPlan) -> StreamDef:
         """Return the stream that a query feeds, if it can take the query's results."""
-        from watersmeet.bind.insert_target import check_target
+        from watersmeet.bind.insert_target import check_query
 
         target = self._target(statement)
-        check_target(target, [column.name for column in plan.outputs], statement)
+        check_query(target, plan.query, statement)
         if plan.weighted:  # the connectors are slow to import
             from watersmeet.session.streams import check_corrections
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -11,7 +12,8 @@ from pyspark.sql.types import StructType
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import STORED_FRONTIER, TP_DELTA
 from watersmeet.connectors.deltas import DELTA_FIELD
-from watersmeet.errors import UnsupportedError
+from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.runtime.failures import first_sentence, without_stacks
 
 
 def spark_schema(stream: StreamDef) -> StructType:
@@ -37,7 +39,8 @@ def to_columns(frame: DataFrame, target: StreamDef, chosen: Sequence[str]) -> Da
 
     A target without declared columns takes the rows unchanged. Columns that the query did not select itself
     (``_tp_delta`` of a changelog, ``_frontier``) stay at the end. In a changing target, ``_tp_delta`` is that of the
-    changelog, else the chosen one, else +1. Raises ``UnsupportedError`` where a changelog meets another choice.
+    changelog, else the chosen one, else +1. Raises ``UnsupportedError`` where a changelog meets another choice, and
+    ``BindError`` for values that cannot have the type of their column.
     """
     if not target.columns or target.derived:
         return frame
@@ -61,4 +64,8 @@ def to_columns(frame: DataFrame, target: StreamDef, chosen: Sequence[str]) -> Da
         items.append(column.cast(field.dataType).alias(field.name))
     if weight is not None and TP_DELTA not in stored_schema(target).names:
         items.append(F.col(f"`{weight}`").alias(TP_DELTA))
-    return frame.select(*items, *(F.col(f"`{name}`") for name in extra))
+    try:
+        with without_stacks():
+            return frame.select(*items, *(F.col(f"`{name}`") for name in extra))
+    except AnalysisException as error:
+        raise BindError(f"the query does not fit {target.name}: {first_sentence(error)}") from None

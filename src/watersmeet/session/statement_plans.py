@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.bind.by_key import plan_insert
-from watersmeet.bind.insert_target import check_target
+from watersmeet.bind.insert_target import check_query
 from watersmeet.bind.planning import plan_query
 from watersmeet.bind.statement_sets import plan_set
 from watersmeet.bind.table_queries import explain_stored
@@ -86,7 +86,7 @@ class StatementPlans:
     def checked_target(self, statement: InsertSelect, plan: PhysicalPlan) -> StreamDef:
         """The stream that a query writes to, if it can take the query's results."""
         target = self.target(statement)
-        check_target(target, [column.name for column in plan.outputs], statement)
+        check_query(target, plan.query, statement)
         check_corrections(target, plan, statement)
         return target
 

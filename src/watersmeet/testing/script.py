@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from watersmeet.bind.define import define_stream, define_table
 from watersmeet.bind.indexes import with_index
-from watersmeet.bind.insert_target import check_target
+from watersmeet.bind.insert_target import check_query
 from watersmeet.bind.statement import bind
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
@@ -92,4 +92,4 @@ def _check_insert(statement: InsertSelect, streams: Mapping[str, StreamDef]) -> 
             hint=did_you_mean(statement.stream, known),
             position=statement.position,
         )
-    check_target(target, [column.name for column in bind(statement.query, streams).outputs], statement)
+    check_query(target, bind(statement.query, streams), statement)
