@@ -15,10 +15,13 @@ from sqlglot import exp
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.over_chain import unique_name
 from watersmeet.bind.relations import Relation
-from watersmeet.bind.time_units import counting_as
+from watersmeet.bind.results import ResultsTime
 from watersmeet.plan.across_sides import carry_one_sided, is_allowed, is_strict
+from watersmeet.plan.closing import closing_of
+from watersmeet.plan.emission import final_in_time
 from watersmeet.plan.join_terms import tested
 from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import Aggregation, GroupKey, LogicalQuery, OutputColumn, Over
 from watersmeet.plan.logical.tree import Leaf, nullable, operators_of
 from watersmeet.plan.passes import optimize
@@ -47,24 +50,43 @@ def needs_results(query: LogicalQuery) -> bool:
 
 
 def rows_below(query: LogicalQuery) -> LogicalQuery:
-    """The rows that an aggregate or window functions read, as a query; its outputs are the columns that they read.
-
-    By one of its columns groups may end, which is then the time of the results: the first of the keys, whose columns
-    come first, or a bound of a window, beside which no other is a time.
-    """
+    """The rows that an aggregate or window functions read, as a query; its outputs are the columns that they read."""
     above = query.aggregation or query.over
     assert above is not None
     reads = [*_read_by(above), *(each.expression for each in query.outputs), *query.filters]
     columns = {column.name: column for each in reads for column in each.find_all(exp.Column)}
-    known = [query.columns[name] for name in columns if name in query.columns]
-    in_windows = any(query.inputs[each.input].window_of(each.column) is not None for each in known)
     outputs: list[OutputColumn] = []
-    for each in known:
-        column: exp.Expr = columns[each.name].copy()
-        if in_windows and query.inputs[each.input].is_time(each.column):
-            column = counting_as(exp.cast(column, each.type), column)  # an expression, which is no time
-        outputs.append(OutputColumn(unique_name(each.column, [output.name for output in outputs]), column))
+    for name, column in columns.items():
+        if name in query.columns:
+            unique = unique_name(query.columns[name].column, [each.name for each in outputs])
+            outputs.append(OutputColumn(unique, column.copy()))
+    if not outputs:  # they are only counted, but rows have a column
+        outputs.append(OutputColumn("one", exp.Literal.number(1)))
     return replace(query, outputs=tuple(outputs), filters=above.conditions, aggregation=None, over=None)
+
+
+def time_of_rows(query: LogicalQuery, below: LogicalQuery) -> ResultsTime | None:
+    """The event time of ``below``, the rows that a query reads: what says when its groups, or values, are final.
+
+    None where nothing does.
+    """
+    optimized = optimize(query)
+    closing, in_time = closing_of(optimized), final_in_time(optimized)
+    if closing is not None:
+        column = closing.column
+    elif in_time is not None:
+        column = query.columns[query.inputs[in_time.input].physical(in_time.column)]
+    else:
+        return None
+    input, lag = query.inputs[column.input], lag_of(optimized.root, column.input)
+    name = next((each.name for each in below.outputs if each.expression.name == column.name), None)
+    if name is None or lag is None:
+        return None
+    if (window := input.window_of(column.column)) is not None:
+        unit = input.time.unit
+        # a row's time lies in its window: the bound is no further behind it than this
+        lag += max(window[0].before_end(window[1], unit) - (unit.scale if unit.is_integer else 1), 0)
+    return name, column.input, lag
 
 
 def over_results(

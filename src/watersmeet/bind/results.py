@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -31,6 +32,8 @@ from watersmeet.plan.passes import optimize
 RESULTS = "query"
 #: The time of results that have no event time: one for all.
 NO_TIME = "$no_time"
+#: The event time of a query's results: the output, the input whose time it is, and its lag behind the last frontier.
+ResultsTime: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,12 @@ class _Described:
     ends: bool = False
 
 
-def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, Results]:
+def results_of(
+    queries: Sequence[LogicalQuery], name: str, time_of_first: ResultsTime | None = None
+) -> tuple[StreamDef, Results]:
     """The results of queries, with the columns of the first; the others have as many, of types that fit.
+
+    Their event time is ``time_of_first``, if it is given, and otherwise found among their columns.
 
     Raises ``BindError`` for columns whose type is not known, or that do not fit together.
     """
@@ -70,7 +77,7 @@ def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, R
                 position=position_of(queries[1].outputs[place].expression) or queries[1].text.position,
             )
         columns.append(StreamColumn(name=column.name, type=kind.sql(dialect="spark")))
-    described = [_describe(query) for query in queries]
+    described = [_describe(query, time_of_first) for query in queries]
     time, lags = _time(queries, described)
     stream = StreamDef(
         name=name,
@@ -104,10 +111,10 @@ def _distances(query: LogicalQuery, time: str) -> dict[str, int]:
     return {name: before_end - end for name, (*of, end) in bounds.items() if name != time and of == same}
 
 
-def _describe(query: LogicalQuery) -> _Described:
+def _describe(query: LogicalQuery, given: ResultsTime | None) -> _Described:
     optimized = optimize(query)
     weighted = emits_changes(optimized, decide_emission(optimized).mode)
-    time = event_time_output(optimized)
+    time = given or event_time_output(optimized)
     # a retraction has the time of what it retracts, however old: it must not be late
     if time is None or any(input.stream.changes for input in changing(optimized.root)):
         return _Described(weighted, None)

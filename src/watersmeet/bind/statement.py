@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from watersmeet.bind.across_streams import needs_results, over_results, rows_below
+from watersmeet.bind.across_streams import needs_results, over_results, rows_below, time_of_rows
 from watersmeet.bind.as_results import now_of_results, outputs_of
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.limit import bind_limit
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.over import finished, limit_on
 from watersmeet.bind.relations import Relation
-from watersmeet.bind.results import inner_emit, results_of
+from watersmeet.bind.results import ResultsTime, inner_emit, results_of
 from watersmeet.bind.scope import Scope
 from watersmeet.bind.select import Bound, SelectBinder
 from watersmeet.bind.select_query import bind_select
@@ -122,7 +122,7 @@ class Statement:
         node = query.text.select
         below = replace(rows_below(query), text=self.text(node, inner=True), inner=True)
         names = Inputs(self.streams, self.aliases)
-        leaf, results = self.add_results([below], "", node, names)
+        leaf, results = self.add_results([below], "", node, names, time_of_rows(query, below))
         return over_results(query, below, leaf, results, names)
 
     def text(self, node: exp.Expr, *, inner: bool) -> QueryText:
@@ -156,11 +156,16 @@ class Statement:
         return [self.finished(each) for each in found]
 
     def add_results(
-        self, queries: Sequence[LogicalQuery], alias: str, node: exp.Expr, names: Inputs
+        self,
+        queries: Sequence[LogicalQuery],
+        alias: str,
+        node: exp.Expr,
+        names: Inputs,
+        time_of_first: ResultsTime | None = None,
     ) -> tuple[Leaf, Relation]:
-        """Make the results of queries an input."""
+        """Make the results of queries an input; ``time_of_first`` is that of ``results_of``."""
         name = alias or ("union" if len(queries) > 1 else "subquery")
-        stream, results = results_of(queries, name)
+        stream, results = results_of(queries, name, time_of_first)
         return names.add_results(stream, results, name, position_of(node))
 
     def sessions(self, table: WindowTable, source: exp.Expr, ctes: Ctes, names: Inputs) -> tuple[Leaf, Relation]:

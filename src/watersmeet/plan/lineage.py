@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -12,15 +12,14 @@ from watersmeet.plan.closing import closings_of
 from watersmeet.plan.emission import final_in_time
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import GroupKey, LogicalQuery
-from watersmeet.plan.logical.tree import InputColumn, joins_of, nullable
+from watersmeet.plan.logical.tree import joins_of, nullable
 from watersmeet.plan.passes.slide_joins import is_in_order
 
 
 def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
     """The first output column that is an input's event time: (name, input, lag behind the last frontier).
 
-    If there is none, the first that is a bound of the windows over one.  Of an aggregation or of window functions, it
-    is the output that says when a group is final; of several, the latest.
+    Of an aggregation or of window functions, it is the output that says when a group is final; of several, the latest.
     """
     if query.sessions is not None:
         ends = (each.name for each in query.outputs if each.expression.name == f"${WindowBound.END.value}")
@@ -28,29 +27,19 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
         return None if name is None else (name, query.sessions.input, 0)
     if not query.is_plain:
         return _time_of_groups(query)
-    bounds = []
-    for name, known in _visible_columns(query):
-        input = query.inputs[known.input]
+    for column in query.outputs:
+        if not isinstance(column.expression, exp.Column):
+            continue
+        known = query.columns.get(column.expression.name)
+        if known is None or not query.inputs[known.input].is_time(known.column):
+            continue
+        if known.input in nullable(query.root):
+            continue  # a padded row would have no event time
         is_emitted_below = query.ordering is not None and not is_in_order(query)  # the frontier of its operator
         lag = 0 if is_emitted_below else lag_of(query.root, known.input)
-        if lag is None:
-            continue
-        if input.is_time(known.column):
-            return name, known.input, lag
-        if not is_emitted_below and (window := input.window_of(known.column)) is not None:
-            # a row's time lies in its window
-            before = window[0].before_end(window[1], input.time.unit)
-            bounds.append((name, known.input, lag + max(before - 1, 0)))
-    return bounds[0] if bounds else None
-
-
-def _visible_columns(query: LogicalQuery) -> Iterator[tuple[str, InputColumn]]:
-    """The outputs that are columns of inputs which every row has: a padded row would have no event time."""
-    padded = nullable(query.root)
-    for column in query.outputs:
-        known = query.columns.get(column.expression.name) if isinstance(column.expression, exp.Column) else None
-        if known is not None and known.input not in padded:
-            yield column.name, known
+        if lag is not None:
+            return column.name, known.input, lag
+    return None
 
 
 def _time_of_groups(query: LogicalQuery) -> tuple[str, int, int] | None:
