@@ -242,6 +242,12 @@ def test_a_full_disk_is_no_damaged_checkpoint() -> None:
     assert error.message == "query q failed: the well is dry"
 
 
+def test_what_could_not_be_written_is_no_damaged_checkpoint() -> None:
+    cause = "[STREAMING_CHECKPOINT_LOG_WRITE_FAILURE.OFFSET_LOG] Failed to write offset log entry for batch 1"
+    reader = f"java.io.FileNotFoundException: x\n\tat {CHECKPOINTING}.HDFSMetadataLog.write(H.scala)"
+    assert type(translate(streaming_error(cause, reader), "q")) is WatersmeetError
+
+
 def test_json_that_cannot_be_read_elsewhere_is_no_damaged_checkpoint() -> None:
     error = streaming_error("Unexpected character", "com.fasterxml.jackson.core.JsonParseException: x\n\tat a.B(B)")
     assert type(translate(error, "q")) is WatersmeetError

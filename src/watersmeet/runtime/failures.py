@@ -62,6 +62,8 @@ _LOST_FILE = re.compile(
     r"\[(?:STREAMING_CHECKPOINT_MISSING_METADATA_FILE|CHECKPOINT_FILE_CHECKSUM_\w+"
     r"|CANNOT_LOAD_STATE_STORE\.(?:CANNOT_READ|INVALID|UNEXPECTED_FILE|SNAPSHOT)\w*)\b"
 )
+# What cannot be written was never stored.
+_UNWRITTEN = "[STREAMING_CHECKPOINT_LOG_WRITE_FAILURE"
 _STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s:'\".])")
 # What Java, Python, DuckDB and Delta say of a disk that takes nothing more, most with a path before it.
 _DISK = re.compile(
@@ -186,6 +188,8 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
 
 def is_of_damage(text: str) -> bool:
     """Whether Spark's text, with its stack, says that it cannot read what it has stored in a checkpoint."""
+    if _UNWRITTEN in text:
+        return False
     raised = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
     return _LOST_FILE.search(text) is not None or (
         _LOG_READER.search(text) is not None and _UNREADABLE.search(raised) is not None
