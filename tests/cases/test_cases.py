@@ -37,7 +37,7 @@ STORES_MORE = (
 )
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(80)
 @pytest.mark.parametrize(
     "case",
     [
@@ -54,7 +54,7 @@ def test_batches_taken_row_by_row(case: Case, monkeypatch: pytest.MonkeyPatch) -
     assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(80)
 @pytest.mark.parametrize(
     "case", [pytest.param(case, id=f"{path.stem}-{case.title}") for path in FILES for case in read_cases(path)]
 )

@@ -20,7 +20,7 @@ from tests.support.cut_steps import CutHarness
 from watersmeet.errors import WatersmeetError
 from watersmeet.testing.harness import Harness
 
-EXAMPLES = 40 if ALL else 8
+EXAMPLES = 40 if ALL else 5
 QUICK, SEEDS = 1, 100
 
 #: What the generator cannot foresee: it names columns without knowing when their rows come.

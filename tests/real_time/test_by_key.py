@@ -232,7 +232,7 @@ def test_a_new_row_that_comes_before_the_old_one_has_gone_stays(sql: str) -> Non
         check_moves(sql, ((step, False) for step in [first, *moves]), order)
 
 
-@pytest.mark.parametrize("sql", MOVED)
+@pytest.mark.parametrize("sql", [MOVED[0], pytest.param(MOVED[1], marks=pytest.mark.slow)])
 @given(changes=CHANGES, data=st.data())
 def test_a_key_has_its_row_whichever_buckets_it_moves_through(
     sql: str, changes: list[tuple[str, int, int]], data: st.DataObject

@@ -106,9 +106,8 @@ def given(query: str, fed: Sequence[dict[str, str]]) -> Counter[tuple[Any, ...]]
     return +total
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name != "chain" else []) for name in QUERIES]
-)
+@pytest.mark.slow  # in every run tests/real_time/test_statement_sets.py goes on with other buckets
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_query_goes_on_with_other_buckets(spark: SparkSession, tmp_path: Path, name: str) -> None:
     fed = pieces(7, 6 if ALL else 3)
     job = Job(spark, tmp_path, f"{QUERIES[name]} SETTINGS buckets = 4{SETTINGS.get(name, '')}")
