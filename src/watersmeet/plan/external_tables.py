@@ -53,10 +53,12 @@ def require_key(join: Join, table: Input) -> None:
     """
     if join.condition.keys:
         return
-    for condition in join.condition.residual:
-        sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
-        for column, other in (sides, sides[::-1]) if sides else ():
-            if isinstance(column, exp.Column) and column.name.startswith(table.physical("")):
+    own = table.physical("")
+    for condition in (each for each in join.condition.residual if isinstance(each, exp.EQ)):
+        sides = (condition.this, condition.expression)
+        for column, other in (sides, sides[::-1]):
+            is_own = isinstance(column, exp.Column) and column.name.startswith(own)
+            if is_own and any(not each.name.startswith(own) for each in other.find_all(exp.Column)):
                 raise UnsupportedError(
                     f"{plain_sql(other)} cannot choose the rows of {table.stream.name}: it reads several streams, or "
                     "one whose rows an outer join may pad",

@@ -114,7 +114,8 @@ class StrictParser(SparkParser):
         """Validate a node as sqlglot does, and refuse arguments of a function that it would drop."""
         found = super().validate_expression(expression, args)
         if args and drops_arguments(found, args):
-            raise self.failures.syntax(f"{self._called().text} does not take {len(args)} arguments", self._called())
+            called = self._called()
+            raise self.failures.syntax(f"{called.text} does not take {len(args)} arguments", called)
         return found
 
     def _called(self) -> Token:
