@@ -40,8 +40,8 @@ def _with_read_columns(part: PhysicalInput, uses: Mapping[int, int]) -> Physical
         return part
     read = _read(part)
     places = [place for place, column in enumerate(input.stream.columns) if column.name in read]
-    if not (places or input.results.weighted):  # rows that are only counted have a column, too
-        places = [0]
+    if not places and isinstance(input.results.queries[0].outputs[0].expression, exp.Literal):
+        places = [0]  # rows that are only counted have a column too (bind/across_streams.py)
     queries = tuple(
         replace(query, outputs=tuple(query.outputs[place] for place in places)) for query in input.results.queries
     )
