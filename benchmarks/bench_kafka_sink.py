@@ -40,7 +40,7 @@ def main() -> None:
     arguments.add_argument("--times", type=count, default=3)
     options = arguments.parse_args()
     config = {**SETTINGS, "spark.jars": ",".join(package_jars("kafka"))}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, kafka_broker() as broker:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, kafka_broker(is_measured=True) as broker:
         files = write_streams(Path(folder), Data(options.rows, files=_PARTITIONS, sides="l"))
         session = watersmeet.connect(workspace=Path(folder, "workspace"), master=f"local[{_PARTITIONS}]", config=config)
         rows = session.spark.read.parquet(str(files / "l"))

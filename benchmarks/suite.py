@@ -166,7 +166,7 @@ def _filled_topics(workload: Workload, data: Path, progress: Callable[[str], Non
         progress(f"{name}: starting a Kafka broker")
         try:
             found, notes = jars(workload)
-            broker = stack.enter_context(kafka_broker())
+            broker = stack.enter_context(kafka_broker(is_measured=True))
         except (NoJarsError, JarsNotFoundError, RuntimeError) as error:
             raise BenchmarkError(f"no figures of {name}: {error}") from None
         for note in notes:

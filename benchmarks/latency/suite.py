@@ -101,7 +101,9 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda what: None) -> Iter
             progress(f"latency: {note}")
         progress("latency: starting a Kafka broker")
         try:
-            setup = _setup(stack.enter_context(kafka_broker()).address, {engine for _, _, engine in measurements})
+            setup = _setup(
+                stack.enter_context(kafka_broker(is_measured=True)).address, {engine for _, _, engine in measurements}
+            )
         except (NoJarsError, JarsNotFoundError, RuntimeError) as error:
             raise BenchmarkError(f"no figures of latency: {error}") from None
         for note in spark_jars.notes.values():

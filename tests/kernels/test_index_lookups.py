@@ -129,7 +129,7 @@ def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: py
             harness.step({"l": StepInput([(3, 2)])})
     registered = [each._registered for each in harness._working_sets._sets.values()]
     assert searches[-1][1] == 1
-    assert [slot.rows for each in registered for slot in each._slots.values()] == [None, None]
+    assert {slot.rows for each in registered for slot in each._slots.values()} == {None}
     assert harness.step({"l": StepInput([(3, 2)])}).changes == [(1, (3, 3))]
 
 

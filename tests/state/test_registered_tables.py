@@ -19,14 +19,15 @@ def test_each_table_is_found_as_often_as_it_is_read() -> None:
     assert connection.sql(both).fetchall() == [(1,), (2,), (2,)]
 
 
-def test_names_are_used_again_for_rows_of_other_types() -> None:
-    connection = duckdb.connect()
-    tables = RegisteredTables(connection)
-    first = tables.register(pa.table({"a": [1]}))
+def test_names_are_used_again_for_the_same_columns_in_the_same_order() -> None:
+    tables = RegisteredTables(duckdb.connect())
+    rows = [pa.table({"a": [1]}), pa.table({"a": [2]}), pa.table({"b": ["x"]})]
+    names = [tables.register(each) for each in rows]
     tables.release()
-    assert tables.register(pa.table({"b": ["x"], "c": [None]})) == first
-    assert connection.sql(f"FROM {first}").fetchall() == [("x", None)]
-    assert tables.register(pa.table({"a": [1]})) != first
+    assert [tables.register(each) for each in rows] == names
+    tables.release()
+    assert [tables.register(each) for each in rows[1:]] == [names[0], names[2]]
+    assert tables.register(pa.table({"a": ["of another type"]})) not in names
 
 
 def test_rows_that_are_released_are_not_kept() -> None:

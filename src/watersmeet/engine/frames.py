@@ -59,6 +59,8 @@ SIDE_SCHEMA = pa.schema(
 
 #: The size of a frame's payload, about: large values are slow in Spark's shuffle and state store.
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
+#: Arrow's own, which it would look for in the environment at each call.
+_WRITE_OPTIONS = pa.ipc.IpcWriteOptions()
 
 
 class FrameKind(IntEnum):
@@ -219,5 +221,5 @@ def unbundled(bundle: Frame) -> Iterator[Frame]:
 
 
 def _write_stream(table: pa.Table | pa.RecordBatch, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=_WRITE_OPTIONS) as writer:
         writer.write(table)

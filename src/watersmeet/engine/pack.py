@@ -197,8 +197,10 @@ def _observe_frontiers(rows: pa.Table, spec: PackSpec, task: _Task) -> None:
     if _PART not in rows.column_names:
         _raise_to(task.frontiers, "", task.report.newest - spec.delay)
         return
-    by_part = pa.table({"part": rows[_PART], "t": rows[TIME]}).group_by("part").aggregate([("t", "max")])
-    for part, time in zip(by_part["part"].to_pylist(), by_part["t_max"].to_pylist(), strict=True):
+    parts = rows[_PART].combine_chunks().dictionary_encode()
+    newest = np.full(len(parts.dictionary), NEVER)
+    np.maximum.at(newest, parts.indices.to_numpy(), rows[TIME].to_numpy())
+    for part, time in zip(parts.dictionary.to_pylist(), newest.tolist(), strict=True):
         _raise_to(task.frontiers, part, time - spec.delay)
 
 

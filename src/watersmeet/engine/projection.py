@@ -115,8 +115,11 @@ def _internal_times(times: pa.ChunkedArray, scale: int) -> pa.ChunkedArray:
     units = times.cast(pa.int64())
     if scale == 1:
         return units
-    fits = pc.and_(pc.less_equal(units, 2**63 // scale - 1), pc.greater_equal(units, -(2**63 // scale - 1)))
-    return pc.multiply(pc.if_else(fits, units, pa.scalar(None, pa.int64())), scale)
+    most, ends = 2**63 // scale - 1, pc.min_max(units)
+    if ends["min"].is_valid and not -most <= ends["min"].as_py() <= ends["max"].as_py() <= most:
+        fits = pc.and_(pc.less_equal(units, most), pc.greater_equal(units, -most))
+        units = pc.if_else(fits, units, pa.scalar(None, pa.int64()))
+    return pc.multiply(units, scale)
 
 
 def _computed(rows: pa.Table, spec: Projection) -> dict[str, pa.ChunkedArray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
@@ -17,7 +18,7 @@ from watersmeet.records.kafka import (
     raise_unless_passing,
 )
 
-#: How long a call waits for records: as long as it may take to see more of them together.
+#: How long a call waits for records.
 _WAIT_SECONDS = 0.02
 _MOST_RECORDS = 20_000
 _PATIENCE_SECONDS = 30.0
@@ -89,7 +90,7 @@ class KafkaTail:
         Raises ``ConnectorError`` if records are gone, the broker refuses, or none has answered for half a minute.
         """
         messages = []
-        for message in self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS):
+        for message in chain(self._consumer.consume(1, _WAIT_SECONDS), self._consumer.consume(_MOST_RECORDS, 0)):
             partition = message.partition()
             if (error := message.error()) is not None:
                 raise_unless_passing(error, self._where(partition))
@@ -127,11 +128,11 @@ def partitions_of(consumer: Consumer, topic: str) -> list[int]:
         return sorted(found.partitions)
 
 
-# The broker answering after some milliseconds with all that has come, not at each record: under load it would do little
-# else.  What has been read ahead is kept until it is taken.
+# The broker answers after some milliseconds with all that has come, not at each record: else it and the query would do
+# little but send and take single records.  What has been read ahead is kept until it is taken.
 _FOLLOWING: dict[str, str | int | bool] = {
     "enable.partition.eof": False,
-    "fetch.min.bytes": 16_384,
-    "fetch.wait.max.ms": 5,
+    "fetch.min.bytes": 65_536,
+    "fetch.wait.max.ms": 20,
     "queued.max.messages.kbytes": 65_536,
 }

@@ -1,12 +1,14 @@
 """Arrow tables registered with DuckDB for the length of a step.
 
 To register and unregister a table takes DuckDB most of a millisecond: for a step of one record, a tenth of the whole
-step each.  So names stay registered, and each name reads the rows of the current step.
+step each.  So names stay registered, and each name reads the rows of the current step.  A name keeps its columns, as a
+prepared statement expects (statements.py).
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 
 import duckdb
 import pyarrow as pa
@@ -20,12 +22,15 @@ class RegisteredTables:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._slots: dict[str, _Slot] = {}
-        self._free: list[str] = []
+        self._free: defaultdict[pa.Schema, list[str]] = defaultdict(list)
 
     def register(self, rows: pa.Table) -> str:
-        """Return a name by which DuckDB finds these rows until ``release``."""
-        if self._free:
-            name = self._free.pop()
+        """Return a name by which DuckDB finds these rows until ``release``.
+
+        Steps that register tables of the same columns in the same order get the same names.
+        """
+        if free := self._free[rows.schema]:
+            name = free.pop()
             self._slots[name].rows = rows
             return name
         name = f"registered_{next(_numbers)}"
@@ -35,9 +40,10 @@ class RegisteredTables:
 
     def release(self) -> None:
         """Release all rows; the names stay registered."""
-        for slot in self._slots.values():
+        self._free.clear()
+        for name, slot in reversed(self._slots.items()):
             slot.rows = None
-        self._free = list(self._slots)
+            self._free[slot.schema].append(name)
 
     def close(self) -> None:
         """Unregister all names."""
@@ -55,6 +61,7 @@ class _Slot:
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows: pa.Table | None = rows
+        self.schema = rows.schema
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         assert self.rows is not None, "rows are registered until the step ends"

@@ -42,6 +42,10 @@ class Segment:
     high: int
     chunks: int
 
+    def is_inside(self, low: int, high: int) -> bool:
+        """Return whether all rows have ``low <= $t <= high``."""
+        return low <= self.low and self.high <= high
+
 
 def write_segment(store: Store, step: int | str, relation: str, table: pa.Table) -> Segment:
     """Write rows (at least one) to the store; return the segment to record in the manifest."""

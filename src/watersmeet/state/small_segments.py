@@ -7,14 +7,12 @@ costs a millisecond.  A stream of small batches writes a segment with every batc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.state.registered_tables import RegisteredTables
 from watersmeet.state.segments import Segment
 
 #: A segment with fewer rows than one DuckDB vector is small …
@@ -29,22 +27,23 @@ def is_small(segment: Segment) -> bool:
 
 
 class SmallSegments:
-    """A relation's small segments; ``names`` are those by which DuckDB finds their rows."""
+    """A relation's small segments."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._registered = RegisteredTables(connection)
+    def __init__(self) -> None:
+        self._segments: dict[str, Segment] = {}
         self._rows: dict[str, pa.Table] = {}
-        self._names: list[str] = []
+        self._joined: list[pa.Table] = []  # all rows; none until they are asked for after a change
 
     def add(self, segment: Segment, rows: pa.Table) -> None:
         """Add a copy of a segment's rows: they may be a slice of a large batch."""
+        self._segments[segment.id] = segment
         self._rows[segment.id] = rows.take(pa.array(range(rows.num_rows), pa.int32()))
-        self._forget_names()
+        self._joined = []
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
-        del self._rows[segment_id]
-        self._forget_names()
+        del self._segments[segment_id], self._rows[segment_id]
+        self._joined = []
 
     def rows(self, segment_id: str) -> pa.Table:
         """Return the rows of a segment."""
@@ -54,20 +53,18 @@ class SmallSegments:
         """Return how many rows of a segment have ``$t >= low``."""
         return pc.sum(pc.greater_equal(self._rows[segment_id][TIME], low)).as_py() or 0
 
-    def names(self) -> list[str]:
-        """Return the names by which DuckDB finds the rows of all segments, until the next change: one or two."""
-        if not self._names:
-            self._names = [self._registered.register(rows.combine_chunks()) for rows in alike(self._rows.values())]
-        return self._names
-
-    def close(self) -> None:
-        """Unregister all names."""
-        self._forget_names()
-        self._registered.close()
-
-    def _forget_names(self) -> None:
-        self._registered.release()
-        self._names = []
+    def between(self, low: int, high: int) -> Iterator[pa.Table]:
+        """Yield the rows with ``low <= $t <= high``: one or two tables, or none if there are no rows."""
+        if not self._joined:
+            self._joined = [rows.combine_chunks() for rows in alike(self._rows.values())]
+        if all(each.is_inside(low, high) for each in self._segments.values()):
+            yield from self._joined
+            return
+        for rows in self._joined:
+            times = rows[TIME]
+            found = rows.filter(pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high)))
+            if found.num_rows:
+                yield found
 
 
 def alike(tables: Iterable[pa.Table]) -> list[pa.Table]:

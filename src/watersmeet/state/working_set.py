@@ -12,7 +12,6 @@ in a mapped file.  In hybrid mode, rows that lookups find in files are kept in m
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from watersmeet.state.registered_tables import RegisteredTables
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
+from watersmeet.state.statements import Statements, planning
 
 #: A segment gets an index by key and time from this many rows on.
 MIN_INDEXED = 20_000
@@ -42,8 +42,6 @@ MIN_PROBED_ROWS = 200_000
 ROWS_PER_PROBE = 32
 #: A lookup that returns more than 1 row in 32 is no faster than a scan.
 ROWS_PER_FOUND = 32
-#: The optimizers that order joins and choose their build sides.
-_ORDERING = "join_order,build_side_probe_side"
 #: DuckDB's errors by the beginning of their texts.
 _ERRORS = {
     "Out of Memory Error": duckdb.OutOfMemoryException,
@@ -77,6 +75,7 @@ class WorkingSet:
         self._budget = budget or ArrowBudget(0)
         self._found = FoundRows(self._budget)
         self._registered = RegisteredTables(connection)
+        self._statements = Statements(connection)
         self._segments: dict[str, Segment] = {}
         self._tables: dict[str, str] = {}  # of segments that are neither small nor keyed
         self._keyed: dict[str, KeyedSegments] = {}  # by relation
@@ -161,6 +160,8 @@ class WorkingSet:
         segment = self._segments.pop(segment_id)
         for index in self._indexes.pop(segment_id, {}).values():
             index.drop()
+        if not is_small(segment):
+            self._statements.forget()  # they may read its table
         if segment_id in self._tables:
             self._connection.execute(f"DROP TABLE {self._tables.pop(segment_id)}")
         else:
@@ -187,11 +188,10 @@ class WorkingSet:
 
     def close(self) -> None:
         """Drop all segments and unregister all names."""
+        self._statements.forget()
         self._registered.close()
         for id in list(self._segments):
             self.remove(id)
-        for small in self._small.values():
-            small.close()
         for keyed in self._keyed.values():
             keyed.close()
 
@@ -206,20 +206,8 @@ class WorkingSet:
         self._registered.release()
 
     def query(self, sql: str, *, joins_as_written: bool = False) -> pa.Table:
-        """Return the rows of a query; see ``StateView``.
-
-        ``connection.sql(sql).to_arrow_table()`` plans a query twice, which costs a step of a few rows more than
-        running it.  The copy that DuckDB warns of here costs some nanoseconds a row.
-        """
-        if joins_as_written:
-            self._connection.execute(f"SET disabled_optimizers = '{_ORDERING}'")
-            try:
-                return self.query(sql)
-            finally:
-                self._connection.execute("RESET disabled_optimizers")
-        self._connection.execute(sql)
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            return self._connection.to_arrow_table()
+        """Return the rows of a query; see ``StateView``."""
+        return self._statements.query(sql, joins_as_written=joins_as_written)
 
     def stream(self, sql: str, *, joins_as_written: bool = False) -> Iterator[pa.Table]:
         """Yield the rows of a query as they are made; see ``StateView``.
@@ -227,18 +215,14 @@ class WorkingSet:
         A query that ``execute`` runs would collect its whole result first.  Raises DuckDB's errors, of which Arrow's
         reader passes on the text alone.
         """
-        if joins_as_written:
-            self._connection.execute(f"SET disabled_optimizers = '{_ORDERING}'")
         try:
-            reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
-            yield reader.schema.empty_table()
-            yield from _gathered(reader)
+            with planning(self._connection, joins_as_written=joins_as_written):
+                reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
+                yield reader.schema.empty_table()
+                yield from _gathered(reader)
         except OSError as error:
             kind = _ERRORS.get(str(error).partition(":")[0], duckdb.Error)
             raise kind(str(error)) from None
-        finally:
-            if joins_as_written:
-                self._connection.execute("RESET disabled_optimizers")
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``; segments outside are pruned."""
@@ -310,7 +294,10 @@ class WorkingSet:
     def _tables_of(
         self, relation: str, low: int = NEVER, high: int = FOREVER, *, keyed: bool = True
     ) -> Iterator[tuple[str, list[Segment]]]:
-        """Yield the tables that may hold a relation's rows of these times, each with the segments in it."""
+        """Yield the tables that may hold a relation's rows of these times, each with the large segments in it.
+
+        A table of small segments holds no rows of other times.
+        """
         small = []
         for segment in self._of(relation):
             if segment.id in self._tables:
@@ -321,7 +308,7 @@ class WorkingSet:
             elif keyed and _is_within(segment, low, high):
                 yield holder.view(segment.id), [segment]
         if any(_is_within(each, low, high) for each in small):
-            yield from ((name, small) for name in self._small_of(relation).names())
+            yield from ((self.register(rows), []) for rows in self._small_of(relation).between(low, high))
 
     def _holder(self, segment: Segment) -> SmallSegments | KeyedSegments:
         """Return what holds a segment that has no table of its own."""
@@ -330,7 +317,7 @@ class WorkingSet:
 
     def _small_of(self, relation: str) -> SmallSegments:
         if relation not in self._small:
-            self._small[relation] = SmallSegments(self._connection)
+            self._small[relation] = SmallSegments()
         return self._small[relation]
 
     def _new_name(self) -> str:
@@ -350,8 +337,8 @@ class WorkingSet:
         selects = []
         for table, segments in self._tables_of(relation, low, high):
             bounds = _bounds(segments, low, high)
-            first = segments[0]
-            if first.id in self._tables and first.rows >= MIN_INDEXED:
+            first = next(iter(segments), None)
+            if first is not None and first.id in self._tables and first.rows >= MIN_INDEXED:
                 selects.append(look_up(self._index_of(first, table, by)) + (f" AND {bounds}" if bounds else ""))
             else:
                 selects.append(f"SELECT * FROM {table}" + (f" WHERE {bounds}" if bounds else ""))
@@ -387,6 +374,7 @@ class WorkingSet:
             if (table := self._tables.get(segment.id)) is not None:
                 keyed.add(segment, self.query(f"SELECT * FROM {table}"), in_memory=not is_on_disk(table))
                 del self._tables[segment.id]
+                self._statements.forget()
                 self._connection.execute(f"DROP TABLE {table}")
 
 
@@ -418,7 +406,7 @@ def _between(tables: Iterable[tuple[str, Sequence[Segment]]], low: int, high: in
 
 def _bounds(segments: Sequence[Segment], low: int, high: int) -> str:
     """Return ``$t BETWEEN low AND high``, empty if all rows of these segments lie inside."""
-    is_inside = all(low <= each.low and each.high <= high for each in segments)
+    is_inside = all(each.is_inside(low, high) for each in segments)
     return "" if is_inside else f"{quote(TIME)} BETWEEN {low} AND {high}"
 
 

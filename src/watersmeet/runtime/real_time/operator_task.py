@@ -43,11 +43,10 @@ _MOST_WAITING = 64
 #: How long frontiers that come without rows wait for rows, to take one step with them.
 _WAIT_SECONDS = 0.02
 #: The least time between two steps.  A step of one row costs nearly as much as one of a hundred: without a pause, steps
-#: of few rows would use all of a core, and every row would wait for one.
-_PAUSE_SECONDS = 0.015
-#: Steps that take longer than this are of many rows, or the machine is busy.  Then a pause is twice as long as the step
-#: before it, up to a limit: larger steps cost less for each row.
-_LONG_STEP_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.1
+#: of few rows would use all of a core, and every row would wait for one.  Where steps take longer, because they are of
+#: many rows or the machine is busy, a pause is twice as long as the step before it, up to a limit: larger steps cost
+#: less for each row.
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.015, 0.1
 
 
 #: Frames by the number of their operator in the query, and by bucket.
@@ -230,7 +229,7 @@ def _with_nulls(columns: Mapping[str, pa.Array], count: int, schema: pa.Schema) 
 
 
 def _pause_after(seconds: float) -> float:
-    return _PAUSE_SECONDS if seconds < _LONG_STEP_SECONDS else min(2 * seconds, _LONGEST_PAUSE_SECONDS)
+    return min(max(_PAUSE_SECONDS, 2 * seconds), _LONGEST_PAUSE_SECONDS)
 
 
 def _inboxes(here: _Inboxes) -> Iterator[list[Frame]]:
