@@ -123,4 +123,5 @@ def test_a_crash_fails_only_its_case(tmp_path: Path, monkeypatch: pytest.MonkeyP
     result = RUNNER.invoke(app, ["test", write(tmp_path, "a.wmt", CASE.format(pad="NULL"))])
     assert result.exit_code == 1
     assert "crashed: ZeroDivisionError: by nought" in result.stdout
+    assert ", in broken\n" in result.stdout  # where it was raised
     assert "0 passed, 1 failed" in result.stdout

@@ -110,9 +110,9 @@ def _outcomes(cases: Sequence[Case], spark: bool) -> Iterator[Iterator[Failure |
 
 
 def _run_in_harness(case: Case) -> Failure | None:
-    from watersmeet.testing.runner import Failure, run_case
+    from watersmeet.testing.runner import crash, run_case
 
     try:
         return run_case(case)
     except Exception as error:  # noqa: BLE001 - a crash in one case must not hide the results of others
-        return Failure(case.line, f"crashed: {type(error).__name__}: {error}")
+        return crash(case, error)

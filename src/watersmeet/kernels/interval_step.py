@@ -75,31 +75,32 @@ class _Step:
     result: StepResult = field(default_factory=StepResult)
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
-    matches: dict[Side, str] = field(default_factory=dict)  # temporary tables with the ids of rows that matched
+    matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
+    made: list[str] = field(default_factory=list)  # those among them to drop
+    numbers: str | None = None  # a table with the numbers of this step: see ``number``
 
     def __post_init__(self) -> None:
         for side in Side:
             self.result.forget[side.value] = self.result.forget[marks_of(side)] = self.closed(side)
 
     def close(self) -> None:
-        for table in set(self.matches.values()):
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {table}")
+        while self.made:
+            self.state.connection.execute(f"DROP TABLE IF EXISTS {self.made.pop()}")
 
     # -- joins that emit pairs: inner, left, right, full ----------------------------------------------------------
 
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
-        new_rows = sum(new.num_rows for new in self.new.values())
         is_large = False
         if not tracked:
             sql = self.pairs(ids=False)
-            self.result.changes = self.state.query(sql) if self.whole else api.made(self.state, sql, new_rows)
+            self.result.changes = self.state.query(sql) if self.whole else api.made(self.state, sql, self.new_rows)
         else:
             # with many rows of one key, pairs may be any number: then they are not kept, but made a second time
-            most = None if self.whole or not self.match.keys else _most_pairs(new_rows)
+            most = None if self.whole or not self.match.keys else _most_pairs(self.new_rows)
             if self.make_pairs(self.pairs(ids=True), tracked, most):
                 names = ", ".join(quote(name) for name in self.match.output)
-                pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"
+                pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM {self.matches[tracked[0]]}"
                 is_large = not self.whole and self.result.counters["matched"] >= api.MANY_RESULTS
                 if is_large:
                     self.result.changes = self.taken(self.state.stream(pairs), self.mark_and_pad(tracked))
@@ -113,14 +114,22 @@ class _Step:
         for side in Side:
             self.store(side)
         if is_large:
-            self.matches = {}  # the table goes when its rows have been taken
+            self.made.clear()  # the table goes when its rows have been taken
         return self.result
 
     def make_pairs(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
         """Make the table of pairs, or of left rows with a partner, and count them; False if ``most`` may cut it off."""
+        if self.new_rows < api.MANY_ROWS:
+            pairs = self.state.query(f"{sql} LIMIT {api.MANY_RESULTS}")
+            if pairs.num_rows < api.MANY_RESULTS:
+                self.matches = dict.fromkeys(tracked, self.state.register(pairs))
+                self.result.counters["matched"] = pairs.num_rows
+                return True
+            if most is not None:
+                return False
         limit = "" if most is None else f" LIMIT {most}"
         found = self.state.connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS {sql}{limit}").fetchall()
-        self.matches = dict.fromkeys(tracked, "pairs")
+        self.matches, self.made = dict.fromkeys(tracked, "pairs"), ["pairs"]
         ((matched,),) = found
         if matched == most:
             return False
@@ -139,6 +148,7 @@ class _Step:
                     f"SEMI JOIN {rows[side.other]} AS {side.other.alias} ON {condition}"
                 )
             self.matches[side] = f"{side.alias}_matches"
+            self.made.append(self.matches[side])
             self.state.connection.execute(f"CREATE TEMP TABLE {self.matches[side]} AS {' UNION ALL '.join(selects)}")
 
     def mark_and_pad(self, tracked: list[Side], *pairs: str) -> pa.Table:
@@ -195,7 +205,7 @@ class _Step:
             if (old := self.old(side)) is not None:
                 selects.append(self.padded(side, old, f"{quote(RID)} IN ({self.first_partner(side)})", "-1"))
             return selects
-        final_new = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed(side)}) AND {unmatched_new}"
+        final_new = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed_sql(side)}) AND {unmatched_new}"
         selects = [self.padded(side, self.fresh(side), final_new, "1")]
         if (due := self.due(side)) is not None:
             matched = f"SELECT {side.alias}id FROM {self.matches[side]}"
@@ -210,13 +220,13 @@ class _Step:
 
     def matched_new(self, side: Side) -> str:
         """Return SQL for the ids of new rows that have a partner."""
-        return f"SELECT {side.alias}id FROM {self.matches[side]} WHERE {side.alias}id >= {self.first_rid}"
+        return f"SELECT {side.alias}id FROM {self.matches[side]} WHERE {side.alias}id >= {self.first_sql}"
 
     def first_partner(self, side: Side) -> str:
         """Return SQL for the ids of stored rows that match their first partner in this step."""
         alias = side.alias
         return (
-            f"SELECT {alias}id FROM {self.matches[side]} WHERE {alias}id < {self.first_rid} AND NOT {alias}had"
+            f"SELECT {alias}id FROM {self.matches[side]} WHERE {alias}id < {self.first_sql} AND NOT {alias}had"
             f"{self.unmarked(side, f'{alias}id')}"
         )
 
@@ -225,14 +235,16 @@ class _Step:
         alias = side.alias
         self.result.store[marks_of(side)] = self.state.query(
             f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM {self.matches[side]} "
-            f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed(side)} GROUP BY {alias}id"
+            f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed_sql(side)} "
+            f"GROUP BY {alias}id"
         )
 
     # -- joins that emit left rows: semi, anti ---------------------------------------------------------------------
 
     def run_semi_anti(self) -> StepResult:
         self.make_pairs(self.matched_left(), [Side.LEFT])
-        new_matched = f"{quote(RID)} IN (SELECT lid FROM pairs)"
+        pairs = self.matches[Side.LEFT]
+        new_matched = f"{quote(RID)} IN (SELECT lid FROM {pairs})"
         columns = self.match.output_sql()
         changes = []
 
@@ -251,14 +263,14 @@ class _Step:
             if (old := self.old(Side.LEFT)) is not None:
                 select(old, new_matched, "-1")
         else:
-            final = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed(Side.LEFT)})"
+            final = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed_sql(Side.LEFT)})"
             select(self.fresh(Side.LEFT), f"{final} AND NOT {new_matched}", "1")
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
         self.result.changes = self.state.query(" UNION ALL ".join(changes))
         self.result.store[marks_of(Side.LEFT)] = self.state.query(
-            f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM pairs "
-            f"WHERE lid < {self.first_rid} AND ltime >= {self.closed(Side.LEFT)}"
+            f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM {pairs} "
+            f"WHERE lid < {self.first_sql} AND ltime >= {self.closed_sql(Side.LEFT)}"
         )
         # a left row that has its partner is never emitted again: it need not be stored
         self.store(Side.LEFT, where=f"NOT {new_matched}")
@@ -325,6 +337,29 @@ class _Step:
         """Return the time below which rows of a side are final after the step."""
         return self.match.closed_before(side, self.frontiers.after)
 
+    def closed_sql(self, side: Side) -> str:
+        """Return SQL for ``closed``."""
+        return self.number(f"{side.alias}closed")
+
+    @property
+    def first_sql(self) -> str:
+        """Return SQL for the id of the first new row; stored rows have lower ones."""
+        return self.number("first")
+
+    def number(self, name: str) -> str:
+        """Return SQL for a number of this step; small steps read it from a table, and so have the same statements."""
+        numbers = {"first": self.first_rid} | {f"{side.alias}closed": self.closed(side) for side in Side}
+        if self.new_rows >= api.MANY_ROWS:
+            return str(numbers[name])
+        if self.numbers is None:
+            self.numbers = self.state.register(pa.table({each: [number] for each, number in numbers.items()}))
+        return f"(SELECT {name} FROM {self.numbers})"
+
+    @property
+    def new_rows(self) -> int:
+        """How many rows are new."""
+        return sum(new.num_rows for new in self.new.values())
+
     def old(self, side: Side) -> str | None:
         """Return SQL for stored rows of a side, all that new rows of the other side may match among them."""
         if side not in self.looked_up:
@@ -353,7 +388,7 @@ class _Step:
     def store(self, side: Side, *, where: str = "TRUE") -> None:
         """Store the new rows of a side that are not final yet, and count those that leave before they are."""
         if (counter := self.match.counter_of_expired(side, self.frontiers.after)) is not None:
-            leaving = [f"SELECT 1 FROM {self.fresh(side)} WHERE {quote(TIME)} < {self.closed(side)} AND {where}"]
+            leaving = [f"SELECT 1 FROM {self.fresh(side)} WHERE {quote(TIME)} < {self.closed_sql(side)} AND {where}"]
             if (due := self.due(side)) is not None:
                 # a left row of a semi or anti join that has its partner needs no other
                 needs_more = where if where == "TRUE" else f"{where}{self.unmarked(side)}"
@@ -368,7 +403,7 @@ class _Step:
         if self.tracks_matches(side):
             columns += f", {quote(RID)} IN ({self.matched_new(side)}) AS {quote(MATCHED)}"
         self.result.store[side.value] = self.state.query(
-            f"SELECT {columns} FROM {self.fresh(side)} WHERE {quote(TIME)} >= {self.closed(side)} AND {where}"
+            f"SELECT {columns} FROM {self.fresh(side)} WHERE {quote(TIME)} >= {self.closed_sql(side)} AND {where}"
         )
 
 

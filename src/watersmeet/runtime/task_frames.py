@@ -160,9 +160,11 @@ def own_workers(spark: SparkSession) -> Iterator[None]:
     Spark keeps idle workers in one pool per environment.  Operators hold state in memory; if they shared a pool with
     packing and unpacking tasks, a bucket would often meet a worker with older state.
     """
-    environment = spark.sparkContext.environment
-    environment["WATERSMEET_OPERATOR"] = "1"
+    context = spark.sparkContext
+    before = context.environment
+    # another dictionary, because other threads may be copying that one: queries that run build functions for each batch
+    context.environment = {**before, "WATERSMEET_OPERATOR": "1"}
     try:
         yield
     finally:
-        del environment["WATERSMEET_OPERATOR"]
+        context.environment = before

@@ -49,7 +49,7 @@ from watersmeet.testing.live_records import in_topic, records, with_deltas_read
 from watersmeet.testing.live_results import LiveResults
 from watersmeet.testing.live_topics import Topics
 from watersmeet.testing.rig import Rig, StepInput, StepOutcome
-from watersmeet.testing.runner import Failure, MakeRig, run_case
+from watersmeet.testing.runner import Failure, MakeRig, crash, run_case
 from watersmeet.testing.tables import TableFiles
 
 _REAL_TIME = {"mode": "real_time", "epoch": "1 second"}
@@ -250,4 +250,4 @@ def run_live(spark: SparkSession, case: Case, way: Cut, folder: Path, brokers: s
         with live_rigs(spark, folder, brokers) as make:
             return run_case(case, fed(make, way))
     except Exception as error:  # noqa: BLE001 - reported as this case's failure
-        return Failure(case.line, f"crashed: {type(error).__name__}: {error}")
+        return crash(case, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -54,6 +55,12 @@ def run_case(case: Case, make_rig: MakeRig = Harness) -> Failure | None:
         return _run_steps(case, streams, make_rig(streams, query))
     except WatersmeetError as error:
         return failure_of(case, error)
+
+
+def crash(case: Case, error: Exception) -> Failure:
+    """The failure of a case that ended with an error that is not the user's: what it says, and where it was raised."""
+    where = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    return Failure(case.line, f"crashed: {type(error).__name__}: {error}\n{where}")
 
 
 def failure_of(case: Case, error: WatersmeetError) -> Failure:

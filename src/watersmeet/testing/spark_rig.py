@@ -16,7 +16,7 @@ from watersmeet.sql.statements import Query
 from watersmeet.testing.case import Case
 from watersmeet.testing.cells import Row
 from watersmeet.testing.rig import Rig, StepInput, StepOutcome
-from watersmeet.testing.runner import Failure, Turn, case_turns, failure_of, run_case
+from watersmeet.testing.runner import Failure, Turn, case_turns, crash, failure_of, run_case
 from watersmeet.testing.script import load_script
 from watersmeet.testing.spark_group import SparkGroup
 
@@ -127,4 +127,4 @@ def _run_alone(case: Case, make: Callable[[Mapping[str, StreamDef], Query], Spar
     try:
         return run_case(case, make)
     except Exception as error:  # noqa: BLE001 - reported as this case's failure
-        return Failure(case.line, f"crashed: {type(error).__name__}: {error}")
+        return crash(case, error)
