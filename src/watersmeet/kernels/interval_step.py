@@ -76,7 +76,7 @@ class _Step:
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
     matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
-    made: list[str] = field(default_factory=list)  # those among them to drop
+    temporary: list[str] = field(default_factory=list)  # those of them to drop
     numbers: str | None = None  # a table with the numbers of this step: see ``number``
 
     def __post_init__(self) -> None:
@@ -84,8 +84,8 @@ class _Step:
             self.result.forget[side.value] = self.result.forget[marks_of(side)] = self.closed(side)
 
     def close(self) -> None:
-        while self.made:
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {self.made.pop()}")
+        while self.temporary:
+            self.state.connection.execute(f"DROP TABLE IF EXISTS {self.temporary.pop()}")
 
     # -- joins that emit pairs: inner, left, right, full ----------------------------------------------------------
 
@@ -114,7 +114,7 @@ class _Step:
         for side in Side:
             self.store(side)
         if is_large:
-            self.made.clear()  # the table goes when its rows have been taken
+            self.temporary.clear()  # the table goes when its rows have been taken
         return self.result
 
     def make_pairs(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
@@ -129,7 +129,7 @@ class _Step:
                 return False
         limit = "" if most is None else f" LIMIT {most}"
         found = self.state.connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS {sql}{limit}").fetchall()
-        self.matches, self.made = dict.fromkeys(tracked, "pairs"), ["pairs"]
+        self.matches, self.temporary = dict.fromkeys(tracked, "pairs"), ["pairs"]
         ((matched,),) = found
         if matched == most:
             return False
@@ -148,7 +148,7 @@ class _Step:
                     f"SEMI JOIN {rows[side.other]} AS {side.other.alias} ON {condition}"
                 )
             self.matches[side] = f"{side.alias}_matches"
-            self.made.append(self.matches[side])
+            self.temporary.append(self.matches[side])
             self.state.connection.execute(f"CREATE TEMP TABLE {self.matches[side]} AS {' UNION ALL '.join(selects)}")
 
     def mark_and_pad(self, tracked: list[Side], *pairs: str) -> pa.Table:
