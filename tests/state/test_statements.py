@@ -39,15 +39,6 @@ def test_as_many_queries_as_ran_last_are_remembered(monkeypatch: pytest.MonkeyPa
     assert prepared(connection) == 1
 
 
-def test_a_query_is_planned_as_asked_and_other_queries_are_not() -> None:
-    connection = duckdb.connect()
-    queries = Statements(connection)
-    asked = "SELECT current_setting('disabled_optimizers') AS off"
-    for _ in range(2):  # the second time it is prepared
-        assert queries.query(asked, joins_as_written=True)["off"].to_pylist() != [""]
-        assert queries.query(asked)["off"].to_pylist() == [""]
-
-
 def test_an_error_leaves_a_query_as_it_was() -> None:
     connection = duckdb.connect()
     tables, queries = RegisteredTables(connection), Statements(connection)

@@ -174,3 +174,27 @@ def test_idle_sets_are_closed_and_the_newest_stays() -> None:
     sets.close_idle()
     assert sets.get("running", "join_1", "0") is running
     assert sets.get("ended", "join_1", "0") is not ended
+
+
+def test_segments_of_two_schemas_are_read_as_often_as_asked(sets: WorkingSets) -> None:
+    working_set, kinds = sets.get("run"), [pa.list_(pa.int32()), pa.list_(pa.field("x", pa.int32(), nullable=False))]
+    for first in range(0, 10, 2):
+        both = []
+        for time, kind in enumerate(kinds, first):
+            both.append(Segment(f"{time}-left", "left", 1, 100, time, time, 1))
+            working_set.add(both[-1], rows(time).append_column("l", pa.array([[time]], kind)))
+        assert sorted(working_set.read(both)[TIME].to_pylist()) == [first, first + 1]
+
+
+def test_a_query_is_prepared_while_all_segments_are_small(sets: WorkingSets) -> None:
+    store, working_set = MemoryStore(), sets.get("run")
+    small = write_segment(store, 0, "left", rows(1, 2, 3))
+    large = write_segment(store, 1, "right", rows(*range(SMALL_ROWS)))
+    for live, has_large in (([small], False), ([small, large], True)):
+        working_set.sync(live, lambda segment: read_segment(store, segment))
+        for low in (1, 2, 3):
+            sql = f"SELECT count(*) AS n FROM {working_set.scan('left', low)} WHERE {has_large} IS NOT NULL"
+            assert working_set.query(sql)["n"].to_pylist() == [4 - low]
+            working_set.release()
+        prepared = working_set.connection.execute("SELECT statement FROM duckdb_prepared_statements()").fetchall()
+        assert ["false IS" in sql for (sql,) in prepared] == [True]

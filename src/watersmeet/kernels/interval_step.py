@@ -118,14 +118,17 @@ class _Step:
         return self.result
 
     def make_pairs(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
-        """Make the table of pairs, or of left rows with a partner, and count them; False if ``most`` may cut it off."""
+        """Make the table of pairs, or of left rows with a partner, and count them; False if ``most`` may cut it off.
+
+        Those of a small step are an Arrow table, unless they are many.
+        """
         if self.new_rows < api.MANY_ROWS:
             pairs = self.state.query(f"{sql} LIMIT {api.MANY_RESULTS}")
             if pairs.num_rows < api.MANY_RESULTS:
                 self.matches = dict.fromkeys(tracked, self.state.register(pairs))
                 self.result.counters["matched"] = pairs.num_rows
                 return True
-            if most is not None:
+            if most is not None:  # it is MANY_RESULTS in a small step
                 return False
         limit = "" if most is None else f" LIMIT {most}"
         found = self.state.connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS {sql}{limit}").fetchall()

@@ -41,7 +41,7 @@ class RegisteredTables:
     def release(self) -> None:
         """Release all rows; the names stay registered."""
         self._free.clear()
-        for name, slot in reversed(self._slots.items()):
+        for name, slot in reversed(self._slots.items()):  # the oldest name is the last, and taken first
             slot.rows = None
             self._free[slot.schema].append(name)
 

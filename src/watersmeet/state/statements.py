@@ -1,6 +1,8 @@
 """Queries that a bucket runs at every step, prepared so that DuckDB plans them once.
 
-For a few rows DuckDB takes longer to parse and to plan a query than to run it.
+For a few rows DuckDB takes longer to parse and to plan a query than to run it.  But a prepared query does not notice
+that a name stands for another view, and one that reads a table of DuckDB is planned at each run.  So only queries over
+``RegisteredTables`` are prepared, whose names keep their columns; temporary tables beside them do no harm.
 """
 
 from __future__ import annotations
@@ -22,26 +24,21 @@ _numbers = itertools.count()
 
 
 class Statements:
-    """Runs queries on a connection; one that comes again is prepared.
-
-    The tables of a query keep their columns, and stay until ``forget``: a prepared query refers to them.
-    """
+    """The queries of one bucket that ran last; those that come again are prepared."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        # the prepared name of each query (None: it has run once), by its text and whether it joins as written
-        self._names: OrderedDict[tuple[str, bool], str | None] = OrderedDict()
+        self._names: OrderedDict[str, str | None] = OrderedDict()  # by query; None: it has run once
 
-    def query(self, sql: str, *, joins_as_written: bool = False) -> pa.Table:
-        """Return the rows of a query; see ``StateView``."""
-        key = sql, joins_as_written
-        if name := self._names.get(key):
-            rows = self._rows(f"EXECUTE {name}")
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a query over ``RegisteredTables``."""
+        if sql in self._names:
+            name = self._names[sql] or self._prepared(sql)
+            rows = fetched(self._connection, f"EXECUTE {name}")
         else:
-            with planning(self._connection, joins_as_written=joins_as_written):
-                rows = self._rows(f"EXECUTE {self._prepared(key)}" if key in self._names else sql)
-            self._names.setdefault(key, None)
-        self._names.move_to_end(key)
+            rows = fetched(self._connection, sql)
+            self._names[sql] = None
+        self._names.move_to_end(sql)
         if len(self._names) > _MOST:
             self._deallocate(self._names.popitem(last=False)[1])
         return rows
@@ -52,25 +49,26 @@ class Statements:
             self._deallocate(name)
         self._names.clear()
 
-    def _prepared(self, key: tuple[str, bool]) -> str:
+    def _prepared(self, sql: str) -> str:
         name = f"query_{next(_numbers)}"
-        self._connection.execute(f"PREPARE {name} AS {key[0]}")
-        self._names[key] = name
+        self._connection.execute(f"PREPARE {name} AS {sql}")
+        self._names[sql] = name
         return name
-
-    def _rows(self, sql: str) -> pa.Table:
-        """Return the rows of a statement.
-
-        ``connection.sql(sql).to_arrow_table()`` would plan it twice.  The copy that DuckDB warns of here costs some
-        nanoseconds a row.
-        """
-        self._connection.execute(sql)
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            return self._connection.to_arrow_table()
 
     def _deallocate(self, name: str | None) -> None:
         if name is not None:
             self._connection.execute(f"DEALLOCATE {name}")
+
+
+def fetched(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """Return the rows of a statement.
+
+    ``connection.sql(sql).to_arrow_table()`` would plan it twice.  The copy that DuckDB warns of here costs some
+    nanoseconds a row.
+    """
+    connection.execute(sql)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        return connection.to_arrow_table()
 
 
 @contextmanager

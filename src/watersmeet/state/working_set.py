@@ -32,7 +32,7 @@ from watersmeet.state.registered_tables import RegisteredTables
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
-from watersmeet.state.statements import Statements, planning
+from watersmeet.state.statements import Statements, fetched, planning
 
 #: A segment gets an index by key and time from this many rows on.
 MIN_INDEXED = 20_000
@@ -160,8 +160,6 @@ class WorkingSet:
         segment = self._segments.pop(segment_id)
         for index in self._indexes.pop(segment_id, {}).values():
             index.drop()
-        if not is_small(segment):
-            self._statements.forget()  # they may read its table
         if segment_id in self._tables:
             self._connection.execute(f"DROP TABLE {self._tables.pop(segment_id)}")
         else:
@@ -181,7 +179,7 @@ class WorkingSet:
             self._connection.register(name, rows)
         try:
             parts = [f"SELECT * FROM {name}" for name in (*names, *views)]
-            return self.query(" UNION ALL ".join(parts))
+            return fetched(self._connection, " UNION ALL ".join(parts))
         finally:
             for name in views:
                 self._connection.unregister(name)
@@ -207,7 +205,10 @@ class WorkingSet:
 
     def query(self, sql: str, *, joins_as_written: bool = False) -> pa.Table:
         """Return the rows of a query; see ``StateView``."""
-        return self._statements.query(sql, joins_as_written=joins_as_written)
+        if not joins_as_written and not self._tables and not self._keyed:  # all that it reads is registered
+            return self._statements.query(sql)
+        with planning(self._connection, joins_as_written=joins_as_written):
+            return fetched(self._connection, sql)
 
     def stream(self, sql: str, *, joins_as_written: bool = False) -> Iterator[pa.Table]:
         """Yield the rows of a query as they are made; see ``StateView``.
@@ -296,7 +297,7 @@ class WorkingSet:
     ) -> Iterator[tuple[str, list[Segment]]]:
         """Yield the tables that may hold a relation's rows of these times, each with the large segments in it.
 
-        A table of small segments holds no rows of other times.
+        A table without any has the rows of small segments, and none of other times.
         """
         small = []
         for segment in self._of(relation):
@@ -374,7 +375,6 @@ class WorkingSet:
             if (table := self._tables.get(segment.id)) is not None:
                 keyed.add(segment, self.query(f"SELECT * FROM {table}"), in_memory=not is_on_disk(table))
                 del self._tables[segment.id]
-                self._statements.forget()
                 self._connection.execute(f"DROP TABLE {table}")
 
 
