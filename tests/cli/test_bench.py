@@ -276,7 +276,7 @@ def commands(measured: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(suite, "output_of", output)
     monkeypatch.setattr(suite, "jars", lambda workload: (("a.jar", "b.jar"), ("c is not available",)))
     monkeypatch.setattr(suite, "resolve_jars", lambda coordinates: (f"{coordinates[0].split(':')[1]}.jar",))
-    monkeypatch.setattr(suite, "kafka_broker", lambda: contextlib.nullcontext(Broker("127.0.0.1:1")))
+    monkeypatch.setattr(suite, "kafka_broker", lambda **_: contextlib.nullcontext(Broker("127.0.0.1:1")))
     monkeypatch.setattr(suite, "flink_of", suite.Flink)
     return found
 
