@@ -14,14 +14,15 @@ import pytest
 
 from watersmeet.columns import PACKED, PART, SEQUENCE
 from watersmeet.engine.control_events import Event, EventKind
-from watersmeet.engine.frames import FRAME_SCHEMA, Frame, FrameKind, decode_table, from_record_batch, unbundled
+from watersmeet.engine.frames import Frame, FrameKind, decode_table, from_record_batch, unbundled
 from watersmeet.engine.projection import Projection
 from watersmeet.engine.specs import PackSpec
 from watersmeet.records.decoder import Decoded
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.real_time import epochs, source_task
 from watersmeet.runtime.real_time.epochs import Epochs
-from watersmeet.runtime.real_time.source_task import FollowTask, LiveRestTask
+from watersmeet.runtime.real_time.left_records import LeftRecordsTask
+from watersmeet.runtime.real_time.source_task import FollowTask
 from watersmeet.runtime.worker_records import RecordRows
 from watersmeet.runtime.worker_tasks import PackTask
 
@@ -125,14 +126,29 @@ def ticks(topic: Topic, seconds: float = 0.0) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
-def sent(batches: Iterable[pa.RecordBatch]) -> Iterator[Frame | bytes]:
-    """Frames and records left, in their order."""
+def run(task: FollowTask, ticks: Iterable[pa.RecordBatch]) -> list[Frame]:
+    """The frames that an epoch sends."""
+    decoded = by_spark(LeftRecordsTask(task.rows).run(ticks))
+    return [frame for batch in task.run(decoded) for bundle in bundles_in(batch) for frame in unbundled(bundle)]
+
+
+def by_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark does between the two functions: a row for each record, ``x7`` has the number 7; signs stay.
+
+    It keeps the last row back until there is another one, and hands rows over one by one.
+    """
+    kept = None
     for batch in batches:
-        if batch.column(PACKED).null_count:
-            yield from batch.column("value").to_pylist()
-        else:
-            frames = pa.RecordBatch.from_arrays(batch.column(PACKED).flatten(), schema=FRAME_SCHEMA)
-            yield from (frame for bundle in bundles_in(frames) for frame in unbundled(bundle))
+        for row in range(batch.num_rows):
+            if kept is not None:
+                yield kept
+            value, sign = batch.column("value")[row].as_py(), batch.column(PACKED).slice(row, 1)
+            number = None if value is None else int(value[1:] or b"0")
+            time = None if number is None else number * 10
+            columns = [sign, *(pa.array([each], pa.int64()) for each in (number, time, 1))]
+            kept = pa.RecordBatch.from_arrays([*columns, pa.array(["t-0"])], names=[PACKED, "id", "$t", "$h", "$part"])
+    if kept is not None:
+        yield kept
 
 
 def bundles_in(batch: pa.RecordBatch) -> Iterator[Frame]:
@@ -144,50 +160,92 @@ def bundles_in(batch: pa.RecordBatch) -> Iterator[Frame]:
             yield frame
 
 
-def test_rows_then_records_left_then_frontiers(tmp_path: Path) -> None:
-    topic = Topic([[(0, [b"1", b"x", b"2"])], [(1, [b"3"])]])
-    found = list(sent(follow(topic, tmp_path).run(ticks(topic))))
-    first = [each for each in found[:2] if isinstance(each, Frame)]
-    assert {frame.bucket for frame in first} == set(BUCKETS)  # every bucket hears of the epoch
-    rest = found[2:]
-    left = rest.index(b"x")
-    before, after = rest[:left], rest[left + 1 :]
-    ids = [
-        value
-        for frame in before
-        if isinstance(frame, Frame) and frame.kind.has_rows
-        for value in decode_table(frame.payload)["id"].to_pylist()
-    ]
-    assert sorted(ids) == [1, 2]
-    assert not any(isinstance(each, Frame) and each.kind is FrameKind.MARK for each in before)
-    marks = {
-        (f.bucket, f.part, f.frontier) for f in after if isinstance(f, Frame) and f.kind is FrameKind.MARK and f.part
-    }
-    assert marks == {(bucket, part, frontier) for bucket in BUCKETS for part, frontier in (("t-0", 19), ("t-1", 29))}
+def ids(frames: Iterable[Frame]) -> list[int]:
+    return [value for f in frames if f.kind.has_rows for value in decode_table(f.payload)["id"].to_pylist()]
+
+
+def test_rows_that_spark_decodes_come_before_frontiers(tmp_path: Path) -> None:
+    topic = Topic([[(0, [b"1", b"x4", b"2", b"x5"])], [(1, [b"3"])], [(0, [b"x"])]])
+    found = run(follow(topic, tmp_path), ticks(topic))
+    assert {frame.bucket for frame in found[:2]} == set(BUCKETS)  # every bucket hears of the epoch
+    before = []
+    for bucket in BUCKETS:
+        own = [frame for frame in found if frame.bucket == bucket]
+        before += own[: next(number for number, f in enumerate(own) if f.kind is FrameKind.MARK and f.frontier > 0)]
+    assert sorted(ids(before)) == [1, 2, 4, 5]
+    assert sorted(ids(found)) == [0, 1, 2, 3, 4, 5]
+    marks = {(f.bucket, f.part, f.frontier) for f in found if f.kind is FrameKind.MARK and f.part}
+    expected = (("t-0", 49), ("t-1", 29), ("t-0", -1))
+    assert marks == {(bucket, part, frontier) for bucket in BUCKETS for part, frontier in expected}
     assert topic.tails[0].is_closed
+
+
+def test_many_records_are_left_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_task, "_LEFT_AT_ONCE", 3)
+    topic = Topic([[(0, [b"x%d" % number for number in range(10)])]])
+    found = run(follow(topic, tmp_path), ticks(topic))
+    assert sorted(ids(found)) == list(range(10))
+    assert {f.frontier for f in found if f.kind is FrameKind.MARK and f.part} == {89}
+
+
+def test_records_that_come_as_the_epoch_ends_are_decoded_in_it(tmp_path: Path) -> None:
+    topic = Topic([])
+    task = follow(topic, tmp_path)
+
+    def ended() -> Iterator[pa.RecordBatch]:
+        topic.polls += [[(0, [b"x7"])]]
+        yield from ()
+
+    assert ids(run(task, ended())) in ([7], [])
+    assert topic.tails[0].positions == {0: 5 if topic.polls else 6}
+
+
+def test_an_error_of_spark_reaches_the_task(tmp_path: Path) -> None:
+    topic = Topic([[(0, [b"x1"])]])
+
+    def broken(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in by_spark(batches):
+            if batch.column("id").null_count == 0:
+                raise ValueError("Spark cannot decode this")
+            yield batch
+
+    task = follow(topic, tmp_path)
+    with pytest.raises(ValueError, match="Spark cannot decode this"):
+        list(task.run(broken(LeftRecordsTask(task.rows).run(ticks(topic)))))
+    assert topic.tails[0].is_closed
+
+
+def test_the_socket_is_gone_once_both_functions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    (tmp_path / "t").mkdir()
+    topic = Topic([[(0, [b"1"])]])
+    task = follow(topic, tmp_path / "epochs")
+    output = task.run(by_spark(LeftRecordsTask(task.rows).run(ticks(topic))))
+    next(output)
+    next(output)
+    assert not list((tmp_path / "t").iterdir())
+    list(output)
 
 
 def test_the_next_epoch_goes_on_where_this_one_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic([[(0, [b"1", b"2"])]])
-    list(follow(topic, tmp_path).run(ticks(topic)))
+    run(follow(topic, tmp_path), ticks(topic))
     assert topic.tails[0].positions == {0: 7}  # it began at 5
     monkeypatch.setattr(epochs, "batch_id", lambda: 1)
     topic.polls.append([(1, [b"3"])])
-    list(follow(topic, tmp_path).run(ticks(topic)))
+    run(follow(topic, tmp_path), ticks(topic))
     assert topic.tails[1].positions == {0: 7, 1: 1}
     # a run that begins anew does not see what was not committed
     monkeypatch.setattr(epochs, "batch_id", lambda: 0)
-    list(follow(topic, tmp_path, run=1).run(ticks(topic)))
+    run(follow(topic, tmp_path, run=1), ticks(topic))
     assert topic.tails[2].positions == {0: 5}
 
 
 def test_a_silent_partition_is_named_once_until_it_speaks(tmp_path: Path) -> None:
     topic = Topic([[(0, [b"1"])]])
-    found = list(sent(follow(topic, tmp_path, idle=0.05).run(ticks(topic, 0.3))))
+    found = run(follow(topic, tmp_path, idle=0.05), ticks(topic, 0.3))
     events = [
-        (frame.bucket, Event.from_json(bytes(frame.payload)))
-        for frame in found
-        if isinstance(frame, Frame) and frame.kind is FrameKind.CONTROL
+        (frame.bucket, Event.from_json(bytes(frame.payload))) for frame in found if frame.kind is FrameKind.CONTROL
     ]
     assert {event.kind for _, event in events} == {EventKind.IDLE}
     named = sorted((bucket, part) for bucket, event in events for part in event.parts or ())
@@ -203,43 +261,16 @@ def test_an_error_of_the_source_ends_the_task_and_its_connection(tmp_path: Path)
     Tail.poll, real = broken, Tail.poll  # type: ignore[method-assign]
     try:
         with pytest.raises(ValueError, match="the broker is gone"):
-            list(follow(topic, tmp_path).run(ticks(topic, 1)))
+            run(follow(topic, tmp_path), ticks(topic, 1))
     finally:
         Tail.poll = real  # type: ignore[method-assign]
     assert topic.tails[0].is_closed
     assert not list(tmp_path.rglob("*.state"))
 
 
-def test_rows_that_spark_has_decoded_keep_their_place_between_frames(tmp_path: Path) -> None:
-    topic = Topic([[(0, [b"1"])], [(0, [b"2"])]])
-    frames = list(follow(topic, tmp_path).run(ticks(topic)))
-    row = pa.table({"id": pa.array([9], pa.int64()), "$t": pa.array([90], pa.int64()), "$h": pa.array([1], pa.int64())})
-    packed = frames[0].schema.field(PACKED)
-
-    def with_row(batch: pa.RecordBatch | None) -> pa.RecordBatch:
-        """A batch as it leaves Spark: frames beside decoded columns."""
-        if batch is None:
-            columns = [pa.nulls(1, packed.type), *(column.combine_chunks() for column in row.columns)]
-        else:
-            nothing = [pa.nulls(batch.num_rows, column.type) for column in row.schema]
-            columns = [batch.column(PACKED), *nothing]
-        return pa.RecordBatch.from_arrays(columns, names=[PACKED, *row.column_names])
-
-    batches = [with_row(frames[0]), with_row(frames[1]), with_row(None), with_row(frames[2])]
-    passed = [
-        frame
-        for batch in LiveRestTask(packing(), 0).run(iter(batches))
-        for bundle in bundles_in(batch)
-        for frame in unbundled(bundle)
-    ]
-    ids = [value for f in passed if f.kind.has_rows for value in decode_table(f.payload)["id"].to_pylist()]
-    assert ids == [1, 9, 2]
-    assert max(frame.frontier for frame in passed if frame.kind is FrameKind.MARK) == 89
-
-
 def test_positions_are_text_that_people_can_read(tmp_path: Path) -> None:
     topic = Topic([[(0, [b"1"])]])
-    list(follow(topic, tmp_path).run(ticks(topic)))
+    run(follow(topic, tmp_path), ticks(topic))
     (file,) = tmp_path.rglob("*.state")
     assert file.relative_to(tmp_path).parts[:-1] == ("inputs", "0", "0")
     assert json.loads(file.read_bytes().partition(b"}")[0] + b"}") == {"0": 6}

@@ -18,6 +18,7 @@ COUNTER    counters by name, as JSON                    which bucket of which op
 BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     the operator that they are for the bucket
 RESULTS    rows that Spark projects; empty: their end   the branch of the input        the sender's, at the end
 FILLER     empty                                        –                              –
+LEFT       empty: records left to Spark are decoded     the socket for them, at first  –
 ========== ============================================ ============================== ======================
 
 A shuffle of Spark does not keep the order of rows, and no result depends on the order of frames.
@@ -75,6 +76,7 @@ class FrameKind(IntEnum):
     BUNDLE = 6
     FILLER = 7
     RESULTS = 8
+    LEFT = 9
 
     @property
     def has_rows(self) -> bool:

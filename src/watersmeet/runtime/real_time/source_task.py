@@ -18,24 +18,23 @@ from watersmeet.engine.frames import (
     to_record_batch,
     with_fillers,
 )
-from watersmeet.engine.pack import Packer
 from watersmeet.kernels.api import NEVER
 from watersmeet.records.records import Records
-from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.epochs import Epochs
+from watersmeet.runtime.real_time.left_records import DecodedBySpark
 from watersmeet.runtime.real_time.live_task import live_task, task_number
-from watersmeet.runtime.real_time.rows_and_frames import in_turn
 from watersmeet.runtime.real_time.tails import LiveTopic, Tail
 from watersmeet.runtime.worker_records import RecordRows
-from watersmeet.runtime.worker_tasks import PackTask
 
 #: The value that holds a task's positions, in the store of its epochs.
 POSITIONS = "positions"
+#: Records that Spark decodes together, while the source waits.
+_LEFT_AT_ONCE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class FollowTask:
-    """Follows a source; yields frames in ``_wm_packed`` beside raw records that are left to Spark.
+    """Follows a source; yields bundles of frames.  Spark decodes what is left to it (left_records.py).
 
     ``number`` is the input's number in the query, ``operator`` that of its operator.  ``tasks`` tasks share the
     partitions: those of Spark's stage from ``first_task`` on.  ``first`` is where a new query begins.  A partition that
@@ -52,10 +51,10 @@ class FollowTask:
     first: Mapping[int, int]
     idle_seconds: float | None
 
-    def run(self, ticks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Everything that comes until the ``ticks`` end."""
-        with live_task():
-            until, task = Arrivals(ticks), task_number() - self.first_task
+    def run(self, decoded: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Everything that comes until the epoch ends; ``decoded`` is what Spark makes of the records left to it."""
+        with live_task(), DecodedBySpark(decoded) as by_spark:
+            task = task_number() - self.first_task
             assert 0 <= task < self.tasks
             store = self.epochs.open("inputs", str(self.number), str(task))
             stored = store.get(POSITIONS)
@@ -63,39 +62,35 @@ class FollowTask:
             silence = _Silence(tail, self.idle_seconds)
             try:
                 # every bucket hears of every epoch, and writes its state at the end of it
-                yield self._packed(self._to_all_buckets(FrameKind.MARK, b""))
-                while not until.has_ended:
+                yield self._bundled(self._to_all_buckets(FrameKind.MARK, b""))
+                while not by_spark.epoch_has_ended:
                     if polled := tail.poll():
-                        yield from self._sent(polled)
+                        yield self._bundled(self._packed(polled, by_spark))
                     if idle := silence.parts():
                         event = Event(EventKind.IDLE, (self.rows.packing.spec.source,), idle)
-                        yield self._packed(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
+                        yield self._bundled(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
+                by_spark.end()
                 store.put(POSITIONS, json.dumps(tail.positions).encode())
                 self.epochs.write(store)
             finally:
                 tail.close()
 
-    def _sent(self, polled: Sequence[Records]) -> Iterator[pa.RecordBatch]:
-        """Rows, then records left, then frontiers: a frontier before them would make the rows of these records late."""
+    def _packed(self, polled: Sequence[Records], by_spark: DecodedBySpark) -> Iterator[Frame]:
+        """Frontiers come last: before the records that Spark decodes they would make the rows of these late."""
         packer = self.rows.packing.packer()
-        frames: list[Frame] = []
-        unpacked = []
         for records in polled:
             rows, left = self.rows.split(records)
             if rows is not None:
-                frames += packer.pack(rows)
-            if len(left):
-                unpacked.append(self.rows.unpacked(records.raw(left)))
-        if unpacked:
-            if frames:
-                yield self._packed(frames)
-            yield from unpacked
-            frames = []
-        yield self._packed([*frames, *packer.finish()])
+                yield from packer.pack(rows)
+            for start in range(0, len(left), _LEFT_AT_ONCE):
+                rows = by_spark.rows(records.raw(left[start : start + _LEFT_AT_ONCE]))
+                if rows is not None:
+                    yield from packer.pack(rows)
+        yield from packer.finish()
 
-    def _packed(self, frames: Iterable[Frame]) -> pa.RecordBatch:
+    def _bundled(self, frames: Iterable[Frame]) -> pa.RecordBatch:
         bundles = list(with_fillers(bundled(frames, self.operator)))
-        return self.rows.packed(to_record_batch(bundles or [filler(self.rows.packing.spec.buckets[0])]))
+        return to_record_batch(bundles or [filler(self.rows.packing.spec.buckets[0])])
 
     def _to_all_buckets(self, kind: FrameKind, payload: bytes) -> Iterator[Frame]:
         spec = self.rows.packing.spec
@@ -129,29 +124,6 @@ class _Silence:
                 self._named.add(number)
                 found.append(part)
         return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRestTask:
-    """Passes on frames, and packs the rows beside them, which Spark has decoded."""
-
-    packing: PackTask
-    operator: int
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The frames of all rows, as they come."""
-        with live_task():
-            arrivals = Arrivals(batches)
-            while arrived := arrivals.take():
-                for part in in_turn(arrived):
-                    frames = self._packed(part) if isinstance(part, pa.Table) else part
-                    passed = (frame for frame in frames if frame.kind is not FrameKind.FILLER)
-                    yield to_record_batch(with_fillers(passed))
-
-    def _packed(self, rows: pa.Table) -> Iterator[Frame]:
-        packer: Packer = self.packing.packer()
-        frames = list(packer.pack(rows))
-        return bundled([*frames, *packer.finish()], self.operator)
 
 
 def _decoded(stored: bytes) -> dict[int, int]:
