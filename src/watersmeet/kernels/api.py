@@ -150,6 +150,9 @@ class StateView(Protocol):
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``."""
 
+    def few_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> list[pa.Table] | None:
+        """Return what ``scan`` does as Arrow tables; None if there are too many rows for that."""
+
     def rows_with_keys(
         self, relation: str, by: Sequence[str], probes: pa.Table | str, low: int = NEVER, high: int = FOREVER
     ) -> str | None:

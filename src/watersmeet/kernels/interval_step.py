@@ -21,6 +21,7 @@ from watersmeet.kernels.api import (
 )
 from watersmeet.kernels.match import WindowMatch, number_rows
 
+_NO_MARKS = pa.schema([(RID, pa.int64()), (TIME, pa.int64())]).empty_table()
 #: So many pairs for each new row are kept in a table, beside api.MANY_ROWS.
 _PAIRS_PER_ROW = 16
 
@@ -76,6 +77,7 @@ class _Step:
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
     matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
+    found: pa.Table | None = None  # that table, if it is one of few rows for all sides
     temporary: list[str] = field(default_factory=list)  # those of them to drop
     numbers: str | None = None  # a table with the numbers of this step: see ``number``
 
@@ -125,7 +127,7 @@ class _Step:
         if self.new_rows < api.MANY_ROWS:
             pairs = self.state.query(f"{sql} LIMIT {api.MANY_RESULTS}")
             if pairs.num_rows < api.MANY_RESULTS:
-                self.matches = dict.fromkeys(tracked, self.state.register(pairs))
+                self.matches, self.found = dict.fromkeys(tracked, self.state.register(pairs)), pairs
                 self.result.counters["matched"] = pairs.num_rows
                 return True
             if most is not None:  # it is MANY_RESULTS in a small step
@@ -158,8 +160,14 @@ class _Step:
         """Mark what has matched; return padded rows, after the ``pairs``."""
         changes = list(pairs)
         for side in tracked:
-            changes += self.padding(side)
-            self.mark(side)
+            if self.may_pad(side):
+                changes += self.padding(side)
+            if self.may_mark(side):
+                self.mark(side)
+            else:
+                self.result.store[marks_of(side)] = _NO_MARKS
+        if self.found is not None and self.emit is EmitMode.FINAL and len(changes) == 1:  # the pairs alone
+            return self.found.select(list(self.match.output))
         return self.state.query(" UNION ALL ".join(changes))
 
     def taken(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
@@ -216,6 +224,22 @@ class _Step:
             selects.append(self.padded(side, due, never, "1"))
         return selects
 
+    def may_pad(self, side: Side) -> bool:
+        """Return False if it is easily seen that no row of a side becomes final without a partner."""
+        if self.found is None or self.emit is EmitMode.CHANGELOG:
+            return True
+        times = self.new[side][TIME]
+        if times.null_count or pc.any(pc.less(times, self.closed(side))).as_py():
+            return True
+        due = self.state.few_rows(side.value, *self.due_times(side))
+        marks = self.state.few_rows(marks_of(side), *self.due_times(side))
+        if due is None or marks is None:
+            return True
+        matched = [self.found[f"{side.alias}id"], *(rows[RID] for rows in marks)]
+        known = pa.chunked_array([chunk for ids in matched for chunk in ids.chunks], pa.int64())
+        left = (rows.filter(pc.invert(rows[MATCHED]))[RID] for rows in due)
+        return any(pc.any(pc.invert(pc.is_in(ids, value_set=known))).as_py() for ids in left)
+
     def padded(self, side: Side, relation: str, where: str, weight: str) -> str:
         """Return SQL for rows of one side beside NULLs of the other's types."""
         weights = self.weight_column(weight, id=_id_of(side))
@@ -232,6 +256,10 @@ class _Step:
             f"SELECT {alias}id FROM {self.matches[side]} WHERE {alias}id < {self.first_sql} AND NOT {alias}had"
             f"{self.unmarked(side, f'{alias}id')}"
         )
+
+    def may_mark(self, side: Side) -> bool:
+        """Return False if it is easily seen that no stored row has matched in this step."""
+        return self.found is None or pc.any(pc.less(self.found[f"{side.alias}id"], self.first_rid)).as_py()
 
     def mark(self, side: Side) -> None:
         """Store marks for stored rows that matched their first partner and are not final yet."""
@@ -271,13 +299,16 @@ class _Step:
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
         self.result.changes = self.state.query(" UNION ALL ".join(changes))
-        self.result.store[marks_of(Side.LEFT)] = self.state.query(
-            f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM {pairs} "
-            f"WHERE lid < {self.first_sql} AND ltime >= {self.closed_sql(Side.LEFT)}"
+        self.result.store[marks_of(Side.LEFT)] = (
+            self.state.query(
+                f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM {pairs} "
+                f"WHERE lid < {self.first_sql} AND ltime >= {self.closed_sql(Side.LEFT)}"
+            )
+            if self.may_mark(Side.LEFT)
+            else _NO_MARKS
         )
-        # a left row that has its partner is never emitted again: it need not be stored
-        self.store(Side.LEFT, where=f"NOT {new_matched}")
-        self.store(Side.RIGHT)
+        for side in Side:
+            self.store(side)
         return self.result
 
     def matched_left(self) -> str:
@@ -377,8 +408,11 @@ class _Step:
 
     def due(self, side: Side) -> str | None:
         """Return SQL for the stored rows of a side that become final in this step."""
-        before = self.match.closed_before(side, self.frontiers.before)
-        return self.state.scan(side.value, before, self.closed(side) - 1)
+        return self.state.scan(side.value, *self.due_times(side))
+
+    def due_times(self, side: Side) -> tuple[int, int]:
+        """Return the least and greatest time of the rows of a side that become final in this step."""
+        return self.match.closed_before(side, self.frontiers.before), self.closed(side) - 1
 
     def unmarked(self, side: Side, id: str = quote(RID)) -> str:
         """Return `` AND id has no mark``, over the marks of earlier steps."""
@@ -388,26 +422,36 @@ class _Step:
         # NOT IN would hold all marks in memory, but NOT EXISTS the rows of the step, if they are fewer
         return f" AND NOT EXISTS (SELECT 1 FROM (SELECT {quote(RID)} AS marked FROM {marks}) WHERE marked = {id})"
 
-    def store(self, side: Side, *, where: str = "TRUE") -> None:
-        """Store the new rows of a side that are not final yet, and count those that leave before they are."""
+    def store(self, side: Side) -> None:
+        """Store the new rows of a side that are not final yet, and count those that leave before they are.
+
+        A left row of a semi or anti join that has its partner is never emitted again, so it is neither stored nor
+        counted.
+        """
+        needs_one = side is Side.LEFT and not self.match.kind.pairs
+        where = f"{quote(RID)} NOT IN (SELECT lid FROM {self.matches[side]})" if needs_one else "TRUE"
         if (counter := self.match.counter_of_expired(side, self.frontiers.after)) is not None:
             leaving = [f"SELECT 1 FROM {self.fresh(side)} WHERE {quote(TIME)} < {self.closed_sql(side)} AND {where}"]
             if (due := self.due(side)) is not None:
-                # a left row of a semi or anti join that has its partner needs no other
-                needs_more = where if where == "TRUE" else f"{where}{self.unmarked(side)}"
-                leaving.append(f"SELECT 1 FROM {due} WHERE {needs_more}")
+                unmarked = self.unmarked(side) if needs_one else ""
+                leaving.append(f"SELECT 1 FROM {due} WHERE {where}{unmarked}")
             count = self.state.query(f"SELECT count(*) FROM ({' UNION ALL '.join(leaving)})")
             self.result.counters[counter] = count[0][0].as_py()
-        if not self.tracks_matches(side) and where == "TRUE":
-            rows = self.new[side].select(list(self.stored_columns(side)))
-            self.result.store[side.value] = rows.filter(pc.greater_equal(rows[TIME], self.closed(side)))
-            return
-        columns = ", ".join(quote(name) for name in self.stored_columns(side))
+        rows = self.new[side].select(list(self.stored_columns(side)))
+        keeps = pc.greater_equal(rows[TIME], self.closed(side))
         if self.tracks_matches(side):
-            columns += f", {quote(RID)} IN ({self.matched_new(side)}) AS {quote(MATCHED)}"
-        self.result.store[side.value] = self.state.query(
-            f"SELECT {columns} FROM {self.fresh(side)} WHERE {quote(TIME)} >= {self.closed_sql(side)} AND {where}"
-        )
+            is_matched = pc.is_in(rows[RID], value_set=self.matched_ids(side))
+            rows = rows.append_column(MATCHED, is_matched)
+            if needs_one:
+                keeps = pc.and_(keeps, pc.invert(is_matched))
+        self.result.store[side.value] = rows.filter(keeps)
+
+    def matched_ids(self, side: Side) -> pa.ChunkedArray:
+        """Return the ids of new rows that have a partner, and perhaps others."""
+        found = self.found
+        if found is None:
+            found = self.state.query(f"SELECT DISTINCT {side.alias}id FROM ({self.matched_new(side)})")
+        return found[f"{side.alias}id"]
 
 
 def _most_pairs(new_rows: int) -> int:

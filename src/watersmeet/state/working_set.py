@@ -229,6 +229,13 @@ class WorkingSet:
         """Return SQL for all stored rows with ``low <= $t <= high``; segments outside are pruned."""
         return _between(self._tables_of(relation, low, high), low, high)
 
+    def few_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> list[pa.Table] | None:
+        """Return the stored rows with ``low <= $t <= high``; None if some may be in large segments."""
+        reach = [each for each in self._of(relation) if _is_within(each, low, high)]
+        if not all(is_small(each) for each in reach):
+            return None
+        return list(self._small_of(relation).between(low, high)) if reach else []
+
     def rows_with_keys(
         self, relation: str, by: Sequence[str], probes: pa.Table | str, low: int = NEVER, high: int = FOREVER
     ) -> str | None:
