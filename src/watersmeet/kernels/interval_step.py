@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,9 +20,9 @@ from watersmeet.kernels.api import (
     StepResult,
     quote,
 )
-from watersmeet.kernels.match import WindowMatch, number_rows
+from watersmeet.kernels.match import WindowMatch, number_rows, time_range
 
-_NO_MARKS = pa.schema([(RID, pa.int64()), (TIME, pa.int64())]).empty_table()
+_MARKS = pa.schema([(RID, pa.int64()), (TIME, pa.int64())])
 #: So many pairs for each new row are kept in a table, beside api.MANY_ROWS.
 _PAIRS_PER_ROW = 16
 
@@ -162,10 +163,7 @@ class _Step:
         for side in tracked:
             if self.may_pad(side):
                 changes += self.padding(side)
-            if self.may_mark(side):
-                self.mark(side)
-            else:
-                self.result.store[marks_of(side)] = _NO_MARKS
+            self.result.store[marks_of(side)] = self.marks(side)
         if self.found is not None and self.emit is EmitMode.FINAL and len(changes) == 1:  # the pairs alone
             return self.found.select(list(self.match.output))
         return self.state.query(" UNION ALL ".join(changes))
@@ -236,9 +234,8 @@ class _Step:
         if due is None or marks is None:
             return True
         matched = [self.found[f"{side.alias}id"], *(rows[RID] for rows in marks)]
-        known = pa.chunked_array([chunk for ids in matched for chunk in ids.chunks], pa.int64())
-        left = (rows.filter(pc.invert(rows[MATCHED]))[RID] for rows in due)
-        return any(pc.any(pc.invert(pc.is_in(ids, value_set=known))).as_py() for ids in left)
+        never = (pc.and_(pc.invert(rows[MATCHED]), _not_in(rows[RID], *matched)) for rows in due)
+        return any(pc.any(each).as_py() for each in never)
 
     def padded(self, side: Side, relation: str, where: str, weight: str) -> str:
         """Return SQL for rows of one side beside NULLs of the other's types."""
@@ -257,14 +254,19 @@ class _Step:
             f"{self.unmarked(side, f'{alias}id')}"
         )
 
-    def may_mark(self, side: Side) -> bool:
-        """Return False if it is easily seen that no stored row has matched in this step."""
-        return self.found is None or pc.any(pc.less(self.found[f"{side.alias}id"], self.first_rid)).as_py()
-
-    def mark(self, side: Side) -> None:
-        """Store marks for stored rows that matched their first partner and are not final yet."""
-        alias = side.alias
-        self.result.store[marks_of(side)] = self.state.query(
+    def marks(self, side: Side) -> pa.Table:
+        """Return marks for stored rows that matched their first partner and are not final yet."""
+        alias, found = side.alias, self.found
+        if found is not None:
+            earlier = self.state.few_rows(marks_of(side), *time_range(found, f"{alias}time"))
+            if earlier is not None:
+                ids, times = found[f"{alias}id"], found[f"{alias}time"]
+                is_first = pc.and_(pc.less(ids, self.first_rid), pc.invert(found[f"{alias}had"]))
+                is_first = pc.and_(is_first, _not_in(ids, *(rows[RID] for rows in earlier)))
+                first = found.filter(pc.and_(is_first, pc.greater_equal(times, self.closed(side))))
+                unique, places = np.unique(first[f"{alias}id"].to_numpy(), return_index=True)
+                return pa.table([unique, first[f"{alias}time"].take(places)], schema=_MARKS)
+        return self.state.query(
             f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM {self.matches[side]} "
             f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed_sql(side)} "
             f"GROUP BY {alias}id"
@@ -299,14 +301,7 @@ class _Step:
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
         self.result.changes = self.state.query(" UNION ALL ".join(changes))
-        self.result.store[marks_of(Side.LEFT)] = (
-            self.state.query(
-                f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM {pairs} "
-                f"WHERE lid < {self.first_sql} AND ltime >= {self.closed_sql(Side.LEFT)}"
-            )
-            if self.may_mark(Side.LEFT)
-            else _NO_MARKS
-        )
+        self.result.store[marks_of(Side.LEFT)] = self.marks(Side.LEFT)
         for side in Side:
             self.store(side)
         return self.result
@@ -319,7 +314,7 @@ class _Step:
             f"SELECT l.{quote(RID)} AS lid, l.{quote(TIME)} AS ltime FROM {left} AS l {join} {right} AS r ON {on}"
             for left, right, on in self.joins()
         ]
-        found = f"SELECT DISTINCT lid, ltime FROM ({' UNION ALL '.join(selects)})"
+        found = f"SELECT DISTINCT lid, ltime, FALSE AS lhad FROM ({' UNION ALL '.join(selects)})"
         return f"{found} WHERE TRUE{self.unmarked(Side.LEFT, 'lid')}"
 
     # -- shared ----------------------------------------------------------------------------------------------------
@@ -456,6 +451,12 @@ class _Step:
 
 def _most_pairs(new_rows: int) -> int:
     return api.MANY_RESULTS if new_rows < api.MANY_ROWS else api.MANY_ROWS + _PAIRS_PER_ROW * new_rows
+
+
+def _not_in(ids: pa.ChunkedArray, *known: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a mask of the ids that are none of the known ones."""
+    chunks = [chunk for each in known for chunk in each.chunks]
+    return pc.invert(pc.is_in(ids, value_set=pa.chunked_array(chunks, pa.int64())))
 
 
 def padded_sql(match: WindowMatch, side: Side, relation: str, where: str, *, other: str, weights: str = "") -> str:
