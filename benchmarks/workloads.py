@@ -124,7 +124,7 @@ def _of_several(
     def workload(way: str, how: str, multi_join: str) -> Workload:
         sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
         spark = _chain_by_spark if name == "3" else None
-        flink = "intervals" if name in ("3", "5") else None
+        flink = "intervals" if seconds == 5 and not kind and not sparse else None
         data = Data(4_000_000, 10, keys, sides=sides, sparse=sparse)
         return Workload(f"{way}_{name}", f"{title}, {how}", data, sql, batch, spark, flink)
 
