@@ -215,13 +215,23 @@ def test_an_error_of_spark_reaches_the_task(tmp_path: Path) -> None:
     assert topic.tails[0].is_closed
 
 
-def test_the_socket_is_gone_once_both_functions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_socket_is_its_owners_alone_and_gone_once_both_functions_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
     (tmp_path / "t").mkdir()
     topic = Topic([[(0, [b"1"])]])
     task = follow(topic, tmp_path / "epochs")
-    output = task.run(by_spark(LeftRecordsTask(task.rows).run(ticks(topic))))
+    modes = []
+
+    def looking(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            modes.extend(folder.stat().st_mode & 0o777 for folder in (tmp_path / "t").iterdir())
+            yield batch
+
+    output = task.run(by_spark(looking(LeftRecordsTask(task.rows).run(ticks(topic)))))
     next(output)
+    assert modes == [0o700]
     next(output)
     assert not list((tmp_path / "t").iterdir())
     list(output)
