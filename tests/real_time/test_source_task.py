@@ -21,7 +21,7 @@ from watersmeet.records.decoder import Decoded
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.real_time import epochs, source_task
 from watersmeet.runtime.real_time.epochs import Epochs
-from watersmeet.runtime.real_time.left_records import LeftRecordsTask
+from watersmeet.runtime.real_time.records_for_spark import RecordsForSparkTask
 from watersmeet.runtime.real_time.source_task import FollowTask
 from watersmeet.runtime.worker_records import RecordRows
 from watersmeet.runtime.worker_tasks import PackTask
@@ -128,12 +128,12 @@ def ticks(topic: Topic, seconds: float = 0.0) -> Iterator[pa.RecordBatch]:
 
 def run(task: FollowTask, ticks: Iterable[pa.RecordBatch]) -> list[Frame]:
     """The frames that an epoch sends."""
-    decoded = by_spark(LeftRecordsTask(task.rows).run(ticks))
+    decoded = by_spark(RecordsForSparkTask(task.rows).run(ticks))
     return [frame for batch in task.run(decoded) for bundle in bundles_in(batch) for frame in unbundled(bundle)]
 
 
 def by_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What Spark does between the two functions: a row for each record, ``x7`` has the number 7; signs stay.
+    """What Spark does between the two functions: a row for each record, ``x7`` has the number 7; frames stay.
 
     It keeps the last row back until there is another one, and hands rows over one by one.
     """
@@ -142,10 +142,10 @@ def by_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for row in range(batch.num_rows):
             if kept is not None:
                 yield kept
-            value, sign = batch.column("value")[row].as_py(), batch.column(PACKED).slice(row, 1)
+            value, frame = batch.column("value")[row].as_py(), batch.column(PACKED).slice(row, 1)
             number = None if value is None else int(value[1:] or b"0")
             time = None if number is None else number * 10
-            columns = [sign, *(pa.array([each], pa.int64()) for each in (number, time, 1))]
+            columns = [frame, *(pa.array([each], pa.int64()) for each in (number, time, 1))]
             kept = pa.RecordBatch.from_arrays([*columns, pa.array(["t-0"])], names=[PACKED, "id", "$t", "$h", "$part"])
     if kept is not None:
         yield kept
@@ -211,7 +211,7 @@ def test_an_error_of_spark_reaches_the_task(tmp_path: Path) -> None:
 
     task = follow(topic, tmp_path)
     with pytest.raises(ValueError, match="Spark cannot decode this"):
-        list(task.run(broken(LeftRecordsTask(task.rows).run(ticks(topic)))))
+        list(task.run(broken(RecordsForSparkTask(task.rows).run(ticks(topic)))))
     assert topic.tails[0].is_closed
 
 
@@ -222,14 +222,14 @@ def test_the_socket_is_its_owners_alone_and_gone_once_both_functions_run(
     (tmp_path / "t").mkdir()
     topic = Topic([[(0, [b"1"])]])
     task = follow(topic, tmp_path / "epochs")
-    modes = []
+    modes: list[int] = []
 
     def looking(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             modes.extend(folder.stat().st_mode & 0o777 for folder in (tmp_path / "t").iterdir())
             yield batch
 
-    output = task.run(by_spark(looking(LeftRecordsTask(task.rows).run(ticks(topic)))))
+    output = task.run(by_spark(looking(RecordsForSparkTask(task.rows).run(ticks(topic)))))
     next(output)
     assert modes == [0o700]
     next(output)

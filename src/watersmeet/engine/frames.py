@@ -18,7 +18,7 @@ COUNTER    counters by name, as JSON                    which bucket of which op
 BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     the operator that they are for the bucket
 RESULTS    rows that Spark projects; empty: their end   the branch of the input        the sender's, at the end
 FILLER     empty                                        –                              –
-LEFT       empty: records left to Spark are decoded     the socket for them, at first  –
+DECODED    empty: Spark has decoded what it was given   in the first one, a socket     –
 ========== ============================================ ============================== ======================
 
 A shuffle of Spark does not keep the order of rows, and no result depends on the order of frames.
@@ -76,7 +76,7 @@ class FrameKind(IntEnum):
     BUNDLE = 6
     FILLER = 7
     RESULTS = 8
-    LEFT = 9
+    DECODED = 9
 
     @property
     def has_rows(self) -> bool:

@@ -23,8 +23,8 @@ from watersmeet.runtime.dataflow import tasks_of
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.metrics import METRICS, observed_counters
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart
-from watersmeet.runtime.real_time.left_records import LeftRecordsTask
 from watersmeet.runtime.real_time.operator_task import COUNTER, LiveOperatorTask
+from watersmeet.runtime.real_time.records_for_spark import RecordsForSparkTask
 from watersmeet.runtime.real_time.source_task import FollowTask
 from watersmeet.runtime.real_time.spark_results import with_rows_by_spark
 from watersmeet.runtime.real_time.stages import first_tasks, sources_of, stages_of
@@ -160,7 +160,7 @@ def _followed(
         start.positions.get(part.input.alias, {}),
         plan.query.settings.idle_timeout,
     )
-    left = MemoryTicks(spark, place.tasks).frame.mapInArrow(LeftRecordsTask(follow.rows).run, follow.rows.schema)
+    left = MemoryTicks(spark, place.tasks).frame.mapInArrow(RecordsForSparkTask(follow.rows).run, follow.rows.schema)
     decoded = projected(part, replace(source, frame=live.format.by_spark(left)), plan.keeps_late)
     return decoded.mapInArrow(follow.run, FRAME_DDL)
 

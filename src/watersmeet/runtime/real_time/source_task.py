@@ -21,8 +21,8 @@ from watersmeet.engine.frames import (
 from watersmeet.kernels.api import NEVER
 from watersmeet.records.records import Records
 from watersmeet.runtime.real_time.epochs import Epochs
-from watersmeet.runtime.real_time.left_records import DecodedBySpark
 from watersmeet.runtime.real_time.live_task import live_task, task_number
+from watersmeet.runtime.real_time.records_for_spark import DecodedBySpark
 from watersmeet.runtime.real_time.tails import LiveTopic, Tail
 from watersmeet.runtime.worker_records import RecordRows
 
@@ -34,7 +34,7 @@ _LEFT_AT_ONCE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class FollowTask:
-    """Follows a source; yields bundles of frames.  Spark decodes what is left to it (left_records.py).
+    """Follows a source; yields bundles of frames.  Spark decodes what is left to it (records_for_spark.py).
 
     ``number`` is the input's number in the query, ``operator`` that of its operator.  ``tasks`` tasks share the
     partitions: those of Spark's stage from ``first_task`` on.  ``first`` is where a new query begins.  A partition that

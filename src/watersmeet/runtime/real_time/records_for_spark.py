@@ -1,15 +1,15 @@
-"""Records that only Spark can decode, and their way past Spark inside a task that reads a source.
+"""Records that only Spark can decode, on their way through a task that reads a source.
 
-A task of a source has two Python functions, with Spark's decoding between them.  The second one follows the source:
-what it decodes itself goes to the operators from there, and never back to the JVM.  The first one only passes on what
-the second one leaves, which it gets through a socket:
+A task of a source has two Python functions, with Spark's decoding between them.  The second one follows the source,
+decodes what it can, and sends the rows to the operators.  All other records it gives to the first one, through a
+socket.  That one hands them to Spark, and their rows come to the second one as its input:
 
-    LeftRecordsTask ─ decode, project (Spark) ─ FollowTask ─ frames
-           └ ─ ─ ─ ─ ─ ─ ─ ← ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┘
-                     records left to Spark
+    RecordsForSparkTask ─ decode, project (Spark) ─ FollowTask ─ frames
+             ↑                                          │
+             └────── records left to Spark (socket) ────┘
 
-Both are in one task of Spark, so on one machine.  The socket is in a folder of its own, readable for its owner only;
-Spark carries its path to the second function, and it is removed once that one has connected.
+Both are in one task of Spark, so on one machine.  The socket is in a folder of its own, which only its owner can read.
+Spark carries its path to the second function; folder and socket are removed once that one has connected.
 """
 
 from __future__ import annotations
@@ -42,35 +42,34 @@ _SIZE = struct.Struct("<q")
 
 
 @dataclass(frozen=True, slots=True)
-class LeftRecordsTask:
-    """Yields the records that the task's other function leaves to Spark, until that one ends.
+class RecordsForSparkTask:
+    """Yields the records that the function which follows the source leaves to Spark, until that function ends.
 
-    When the epoch ends, because the ``ticks`` do, it tells that function.
+    The epoch ends when the ``ticks`` do; then the other function sees the end of its socket.
     """
 
     rows: RecordRows
 
     def run(self, ticks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The path of the socket, then records as they come; a sign follows those that come together."""
+        """A frame with the socket's path, then records as they come, and a frame after those that come together."""
         with live_task():
             with _socket() as listening:
-                yield self._sign(listening.getsockname())
+                yield self._frame(listening.getsockname())
                 connection = _accepted(listening)
             with connection, _Ticks(ticks, connection), connection.makefile("rb") as file:
                 for records in _received(file):
                     yield from map(self.rows.unpacked, records.to_batches())
-                    yield self._sign()
+                    yield self._frame()
 
-    def _sign(self, path: str = "") -> pa.RecordBatch:
-        """A sign, and the filler without which Spark would keep it back."""
-        return self.rows.packed(to_record_batch([Frame(0, 0, path, FrameKind.LEFT, 0, b""), filler(0)]))
+    def _frame(self, path: str = "") -> pa.RecordBatch:
+        """The frame, and the filler without which Spark would keep it back."""
+        return self.rows.packed(to_record_batch([Frame(0, 0, path, FrameKind.DECODED, 0, b""), filler(0)]))
 
 
 class DecodedBySpark:
-    """The other end, in the function that follows the source: hands records over, and gets their rows.
+    """What Spark makes of the output of ``RecordsForSparkTask``, in the function that follows the source.
 
-    ``batches`` are what Spark has made of the output of ``LeftRecordsTask``.  Use it as a context: the other function
-    ends with it.
+    A context: when it ends, so does the other function.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -78,8 +77,8 @@ class DecodedBySpark:
         self._connection = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> Self:
-        _, sign = self._until_sign()
-        self._connection.connect(sign.part)
+        _, first = self._until_frame()
+        self._connection.connect(first.part)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,11 +92,11 @@ class DecodedBySpark:
         return False
 
     def rows(self, records: pa.RecordBatch) -> pa.Table | None:
-        """Return the projected rows of raw records; None if they have none."""
+        """Give raw records to Spark and return their projected rows; None if they have none."""
         payload = encode_table(records)
         self._connection.sendall(_SIZE.pack(payload.size))
         self._connection.sendall(payload)
-        return self._until_sign()[0]
+        return self._until_frame()[0]
 
     def end(self) -> None:
         """End the other function, and wait until Spark has nothing more to bring."""
@@ -105,7 +104,7 @@ class DecodedBySpark:
         while self._arrivals.take():
             pass
 
-    def _until_sign(self) -> tuple[pa.Table | None, Frame]:
+    def _until_frame(self) -> tuple[pa.Table | None, Frame]:
         rows = list[pa.Table]()
         while arrived := self._arrivals.take():
             for part in in_turn(arrived):
@@ -113,7 +112,7 @@ class DecodedBySpark:
                     rows.append(part)
                     continue
                 for frame in part:
-                    if frame.kind is FrameKind.LEFT:
+                    if frame.kind is FrameKind.DECODED:
                         return (pa.concat_tables(rows).combine_chunks() if rows else None), frame
         raise WatersmeetError("Spark has ended before it decoded the records that were left to it")
 
