@@ -54,6 +54,20 @@ def test_an_error_of_ours_comes_back_as_it_was_raised() -> None:
     assert isinstance(other, CheckpointError)
 
 
+def test_what_a_plan_says_was_not_raised() -> None:
+    """A query may raise errors by itself; Spark shows its plan, with their texts, in whatever ends it."""
+    plan = (
+        "\n\n=== Streaming Query ===\nIdentifier: q\nCurrent State: ACTIVE\n\nLogical Plan:\n~Project [CASE WHEN"
+        " isnull(k) THEN raise_error(watersmeet.errors.ConnectorError: column k is NULL\nhint: leave it out) END]\n"
+        "+- Filter a = 'No space left on device'"
+    )
+    died = "Query failed: Python worker exited unexpectedly (crashed).\n\tat a.B.c(B.java:1)\nCaused by: a.EOFException"
+    for text in (f"{died}{plan}", f"{died}{plan}\n\nJVM stacktrace:\na.B\n\tat a.B.c(B.java:1)"):
+        assert isinstance(translate(Exception(text), "q"), LostProcessError)
+    said = "Query failed: watersmeet.errors.ConnectorError: column k is NULL\nhint: leave it out\n\tat a.B.c(B.java:1)"
+    assert isinstance(translate(Exception(f"{said}{plan}"), "q"), ConnectorError)
+
+
 @pytest.mark.parametrize(
     "text",
     [

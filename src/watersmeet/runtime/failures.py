@@ -33,6 +33,8 @@ _UNANSWERED_CALL = re.compile(r"An error occurred while calling [\w.:$]+")
 _STREAM_FAILED = re.compile(
     r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: (.*?)(?: SQLSTATE: \w+)?(?=\n|\Z)"
 )
+# Spark describes the query behind what was raised; its plan has the texts of errors that may be raised.
+_QUERY = re.compile(r"\n+=== Streaming Query ===\n.*?(?=\n\s+at |\nCaused by: |\n\nJVM stacktrace:|\Z)", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=.)")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 # What Spark says of a worker that dies while it works, before it has taken up a task (or cannot be forked), while
@@ -132,7 +134,7 @@ def first_sentence(error: PySparkException) -> str:
 
 def translate(error: BaseException, name: str) -> WatersmeetError:
     """Turn a failure of the query ``name`` into one of our errors: the one that a worker raised, if any."""
-    text = hide(str(error))
+    text = hide(raised(error))
     _log.debug("query %s failed: %s", name, text)
     if "CONCURRENT_STREAM_LOG_UPDATE" in text:
         return CheckpointError(
@@ -158,14 +160,14 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
             f"query {name} ended: Spark's JVM has ended",
             hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
         )
-    if is_of_damage(whole := whole_text(error)):
+    if is_of_damage(whole := _raised_with_stack(error)):
         return CheckpointError(
             f"query {name} stopped: Spark's part of its checkpoint is damaged",
             detail=damage_of(text, whole),
             hint="restore the checkpoint from a copy, or start on a new one (its state begins empty); "
             "failure.log holds Spark's text",
         )
-    if _DEAD_WORKER.search(text) or _BROKEN_PIPE.search(whole_text(error)):
+    if _DEAD_WORKER.search(text) or _BROKEN_PIPE.search(whole):
         return LostProcessError(
             f"query {name} failed: a Python worker died, perhaps because memory ran out",
             hint="read smaller batches (such as max_files_per_trigger), set SETTINGS worker_memory = '1GB', or use "
@@ -205,11 +207,11 @@ def damage_of(text: str, whole: str) -> str:
 
 def is_of_this_machine(error: BaseException) -> bool:
     """Whether a process of Spark has ended or a disk takes nothing more, so that no other system has part in it."""
-    text = str(error)
+    text = raised(error)
     return (
         _is_end_of_jvm(error, text)
         or any(pattern.search(text) for pattern in (_DEAD_WORKER, _LOST_EXECUTOR, _DISK))
-        or _BROKEN_PIPE.search(whole_text(error)) is not None
+        or _BROKEN_PIPE.search(_raised_with_stack(error)) is not None
     )
 
 
@@ -220,6 +222,16 @@ def disk_failure(text: str) -> tuple[str, str] | None:
         return None
     state, then = _DISK_STATES[found[2]]
     return f"the disk {f'of {found[1]} ' if found[1] else ''}{state} ({found[2]})", then
+
+
+def raised(error: BaseException) -> str:
+    """The text of an error, without the query that Spark describes in it."""
+    return _QUERY.sub("", str(error))
+
+
+def _raised_with_stack(error: BaseException) -> str:
+    stack = _QUERY.sub("", getattr(error, "_stackTrace", None) or "")
+    return f"{raised(error)}\n\n{stack}"
 
 
 def whole_text(error: BaseException) -> str:

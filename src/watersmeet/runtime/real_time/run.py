@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from watersmeet.errors import LostProcessError, WatersmeetError
 from watersmeet.runtime.buckets import buckets_of
 from watersmeet.runtime.checkpoint_files import plain_renames
-from watersmeet.runtime.failures import planning, translate
+from watersmeet.runtime.failures import planning, raised, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.plan_file import PlanFile
@@ -144,7 +144,7 @@ def may_pass(error: Exception, name: str) -> bool:
     """Whether another run may do without an error: a worker or an executor was lost, or nobody knows what it was."""
     if not isinstance(error, PySparkException):
         return not isinstance(error, WatersmeetError)
-    if _OF_A_VALUE in str(error):
+    if _OF_A_VALUE in raised(error):
         return False
     found = translate(error, name)
     return type(found) is WatersmeetError or isinstance(found, LostProcessError)
