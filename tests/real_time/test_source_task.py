@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, from_record_batch, unbundled
 from watersmeet.engine.projection import Projection
 from watersmeet.engine.specs import PackSpec
+from watersmeet.errors import WatersmeetError
 from watersmeet.records.decoder import Decoded
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.real_time import epochs, source_task
@@ -233,7 +235,10 @@ def test_the_socket_is_its_owners_alone_and_gone_once_both_functions_run(
     next(output)
     assert modes == [0o700]
     next(output)
-    assert not list((tmp_path / "t").iterdir())
+    deadline = time.monotonic() + 10
+    while list((tmp_path / "t").iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     list(output)
 
 
@@ -284,3 +289,21 @@ def test_positions_are_text_that_people_can_read(tmp_path: Path) -> None:
     (file,) = tmp_path.rglob("*.state")
     assert file.relative_to(tmp_path).parts[:-1] == ("inputs", "0", "0")
     assert json.loads(file.read_bytes().partition(b"}")[0] + b"}") == {"0": 6}
+
+
+def test_a_function_that_is_gone_is_not_the_end_of_the_epoch(tmp_path: Path) -> None:
+    """It is killed while nothing is left to Spark: no positions are written for an epoch that did not end."""
+    topic = Topic([[(0, [b"1"])]])
+
+    def killed() -> Iterator[pa.RecordBatch]:
+        yield from ticks(topic)
+        raise ValueError("the worker was killed")
+
+    def without_error(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with suppress(ValueError):
+            yield from by_spark(batches)
+
+    task = follow(topic, tmp_path)
+    with pytest.raises(WatersmeetError, match="the function that gives records to Spark has ended before the epoch"):
+        list(task.run(without_error(RecordsForSparkTask(task.rows).run(killed()))))
+    assert not list(tmp_path.rglob("*.state"))

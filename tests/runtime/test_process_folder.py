@@ -57,7 +57,7 @@ def test_only_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_child_that_inherits_the_lock_keeps_the_folder(tmp_path: Path) -> None:
-    folder = process_folder._make(tmp_path)
+    folder = process_folder.locked_folder(tmp_path)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[folder.lock]) as jvm:
         os.close(folder.lock)
         remove_abandoned(tmp_path)
@@ -68,7 +68,7 @@ def test_a_child_that_inherits_the_lock_keeps_the_folder(tmp_path: Path) -> None
 
 
 def test_another_user_s_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = process_folder._make(tmp_path)
+    folder = process_folder.locked_folder(tmp_path)
     os.close(folder.lock)
     monkeypatch.setattr(os, "getuid", lambda: folder.path.stat().st_uid + 1)
     remove_abandoned(tmp_path)
@@ -89,6 +89,6 @@ def test_a_folder_that_was_removed_before_it_was_locked_is_made_again(
         return descriptor
 
     monkeypatch.setattr(os, "open", take)
-    folder = process_folder._make(tmp_path)
+    folder = process_folder.locked_folder(tmp_path)
     assert folder.path.is_dir()
     assert taken != [folder.path]

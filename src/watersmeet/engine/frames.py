@@ -18,7 +18,7 @@ COUNTER    counters by name, as JSON                    which bucket of which op
 BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     the operator that they are for the bucket
 RESULTS    rows that Spark projects; empty: their end   the branch of the input        the sender's, at the end
 FILLER     empty                                        –                              –
-DECODED    empty: Spark has decoded what it was given   in the first one, a socket     –
+DECODED    empty: the end of rows that Spark decoded    in the first one, a socket     –
 ========== ============================================ ============================== ======================
 
 A shuffle of Spark does not keep the order of rows, and no result depends on the order of frames.

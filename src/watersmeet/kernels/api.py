@@ -151,7 +151,7 @@ class StateView(Protocol):
         """Return SQL for all stored rows with ``low <= $t <= high``."""
 
     def few_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> list[pa.Table] | None:
-        """Return what ``scan`` does as Arrow tables; None if there are too many rows for that."""
+        """Return what ``scan`` does as Arrow tables; None if some of these rows may be in large segments."""
 
     def rows_with_keys(
         self, relation: str, by: Sequence[str], probes: pa.Table | str, low: int = NEVER, high: int = FOREVER

@@ -78,7 +78,7 @@ class _Step:
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
     matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
-    found: pa.Table | None = None  # that table, if it is one of few rows for all sides
+    found: pa.Table | None = None  # the same rows in Arrow, if they are few
     temporary: list[str] = field(default_factory=list)  # those of them to drop
     numbers: str | None = None  # a table with the numbers of this step: see ``number``
 
@@ -163,7 +163,7 @@ class _Step:
         for side in tracked:
             if self.may_pad(side):
                 changes += self.padding(side)
-            self.result.store[marks_of(side)] = self.marks(side)
+            self.result.store[marks_of(side)] = self.new_marks(side)
         if self.found is not None and self.emit is EmitMode.FINAL and len(changes) == 1:  # the pairs alone
             return self.found.select(list(self.match.output))
         return self.state.query(" UNION ALL ".join(changes))
@@ -223,7 +223,7 @@ class _Step:
         return selects
 
     def may_pad(self, side: Side) -> bool:
-        """Return False if it is easily seen that no row of a side becomes final without a partner."""
+        """Return False if Arrow shows that no row of a side is padded in this step, True if that is not known."""
         if self.found is None or self.emit is EmitMode.CHANGELOG:
             return True
         times = self.new[side][TIME]
@@ -254,7 +254,7 @@ class _Step:
             f"{self.unmarked(side, f'{alias}id')}"
         )
 
-    def marks(self, side: Side) -> pa.Table:
+    def new_marks(self, side: Side) -> pa.Table:
         """Return marks for stored rows that matched their first partner and are not final yet."""
         alias, found = side.alias, self.found
         if found is not None:
@@ -301,7 +301,7 @@ class _Step:
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
         self.result.changes = self.state.query(" UNION ALL ".join(changes))
-        self.result.store[marks_of(Side.LEFT)] = self.marks(Side.LEFT)
+        self.result.store[marks_of(Side.LEFT)] = self.new_marks(Side.LEFT)
         for side in Side:
             self.store(side)
         return self.result
@@ -314,6 +314,7 @@ class _Step:
             f"SELECT l.{quote(RID)} AS lid, l.{quote(TIME)} AS ltime FROM {left} AS l {join} {right} AS r ON {on}"
             for left, right, on in self.joins()
         ]
+        # rows with a partner are not stored, so none had one before
         found = f"SELECT DISTINCT lid, ltime, FALSE AS lhad FROM ({' UNION ALL '.join(selects)})"
         return f"{found} WHERE TRUE{self.unmarked(Side.LEFT, 'lid')}"
 

@@ -58,7 +58,7 @@ def process_folder() -> ProcessFolder:
     """The folder of this process, readable for its owner only; it is removed when the process ends."""
     parent = Path(tempfile.gettempdir())
     remove_abandoned(parent)
-    made = _make(parent)
+    made = locked_folder(parent)
     owner = os.getpid()
 
     def remove() -> None:
@@ -89,8 +89,9 @@ def remove_abandoned(parent: Path) -> None:
                 os.close(lock)
 
 
-def _make(parent: Path) -> ProcessFolder:
-    """Make and lock a folder; once more if another process took it for abandoned before it was locked."""
+def locked_folder(parent: Path) -> ProcessFolder:
+    """Make a folder that is this process's while its lock is held, and then anybody's to remove."""
+    # once more if another process took it for abandoned before it was locked
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -21,13 +21,6 @@ class Arrivals(Generic[T]):
         self._changed = threading.Condition()
         threading.Thread(target=self._read, args=(items,), name="watersmeet-arrivals", daemon=True).start()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether everything has arrived; raises what the iterator raised."""
-        if self._error is not None:
-            raise self._error
-        return self._has_ended
-
     def take(self, seconds: float | None = None) -> list[T]:
         """Return all that has arrived; if that is nothing, wait for an item or the end, at most ``seconds``.
 

@@ -1,4 +1,4 @@
-"""Records that only Spark can decode, on their way through a task that reads a source.
+"""Records that only Spark can decode, and how they reach it from inside a task that reads a source.
 
 A task of a source has two Python functions, with Spark's decoding between them.  The second one follows the source,
 decodes what it can, and sends the rows to the operators.  All other records it gives to the first one, through a
@@ -9,7 +9,7 @@ socket.  That one hands them to Spark, and their rows come to the second one as 
              └────── records left to Spark (socket) ────┘
 
 Both are in one task of Spark, so on one machine.  The socket is in a folder of its own, which only its owner can read.
-Spark carries its path to the second function; folder and socket are removed once that one has connected.
+Spark carries its path to the second function; folder and socket are removed once that function has connected.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Self
 
 import pyarrow as pa
 
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, encode_table, filler, to_record_batch
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH
+from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH, locked_folder
 from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.live_task import live_task
 from watersmeet.runtime.real_time.rows_and_frames import in_turn
@@ -39,19 +40,23 @@ from watersmeet.runtime.worker_records import RecordRows
 _START_SECONDS = 120.0
 #: What comes before a table in the socket: its size in bytes.
 _SIZE = struct.Struct("<q")
+#: What says that the epoch ends.
+_END = b"."
+_NAME = "left"
+_LONGEST_NAME = len(f"/watersmeet-run-4194304-12345678/{_NAME}")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsForSparkTask:
     """Yields the records that the function which follows the source leaves to Spark, until that function ends.
 
-    The epoch ends when the ``ticks`` do; then the other function sees the end of its socket.
+    The epoch ends when the ``ticks`` do; then it tells the other function.
     """
 
     rows: RecordRows
 
     def run(self, ticks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A frame with the socket's path, then records as they come, and a frame after those that come together."""
+        """A frame with the socket's path; then the records that come together, and a frame that ends them."""
         with live_task():
             with _socket() as listening:
                 yield self._frame(listening.getsockname())
@@ -62,23 +67,27 @@ class RecordsForSparkTask:
                     yield self._frame()
 
     def _frame(self, path: str = "") -> pa.RecordBatch:
-        """The frame, and the filler without which Spark would keep it back."""
+        """A frame that says that Spark has decoded all before it, and the filler without which Spark keeps it back."""
         return self.rows.packed(to_record_batch([Frame(0, 0, path, FrameKind.DECODED, 0, b""), filler(0)]))
 
 
 class DecodedBySpark:
     """What Spark makes of the output of ``RecordsForSparkTask``, in the function that follows the source.
 
-    A context: when it ends, so does the other function.
+    A context: when it is left, the other function ends.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._arrivals = Arrivals(batches)
-        self._connection = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> Self:
         _, first = self._until_frame()
-        self._connection.connect(first.part)
+        self._connection = socket.socket(socket.AF_UNIX)
+        try:
+            self._connection.connect(first.part)
+        except OSError:
+            self._connection.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,9 +95,11 @@ class DecodedBySpark:
 
     @property
     def epoch_has_ended(self) -> bool:
-        """Whether the ticks have ended."""
+        """Whether the ticks have ended; raises ``WatersmeetError`` if the other function has, and they have not."""
         with suppress(BlockingIOError):
-            return not self._connection.recv(1, socket.MSG_DONTWAIT)
+            if not self._connection.recv(1, socket.MSG_DONTWAIT):
+                raise WatersmeetError("the function that gives records to Spark has ended before the epoch")
+            return True
         return False
 
     def rows(self, records: pa.RecordBatch) -> pa.Table | None:
@@ -114,13 +125,13 @@ class DecodedBySpark:
                 for frame in part:
                     if frame.kind is FrameKind.DECODED:
                         return (pa.concat_tables(rows).combine_chunks() if rows else None), frame
-        raise WatersmeetError("Spark has ended before it decoded the records that were left to it")
+        raise WatersmeetError("Spark's decoding has ended before the function that follows the source")
 
 
 class _Ticks:
-    """Reads ticks in a thread; when they end, the other side of the connection sees its end.
+    """Reads ticks in a thread; when they end, it sends a byte.
 
-    An error of theirs is raised when the block ends.
+    If they fail, the other side of the connection sees its end, and the error is raised when the block ends.
     """
 
     def __init__(self, ticks: Iterable[pa.RecordBatch], connection: socket.socket) -> None:
@@ -140,24 +151,26 @@ class _Ticks:
                 pass
         except BaseException as error:  # noqa: BLE001 - raised where the block ends
             self._error = error
-        finally:
-            with suppress(OSError):  # the other side has gone
-                connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # the other side has gone
+            if self._error is None:
+                connection.sendall(_END)
+            connection.shutdown(socket.SHUT_WR)
 
 
 @contextmanager
 def _socket() -> Iterator[socket.socket]:
-    """A listening socket, in a folder that is removed with it."""
+    """A listening socket, in a folder that is removed with it, or by the next process if this one is killed."""
     parent = tempfile.gettempdir()
-    is_short = len(os.fsencode(parent)) + len("/wm-12345678/left") <= LONGEST_SOCKET_PATH
-    folder = tempfile.mkdtemp(prefix="wm-", dir=parent if is_short else "/tmp")
+    is_short = len(os.fsencode(parent)) + _LONGEST_NAME <= LONGEST_SOCKET_PATH
+    folder = locked_folder(Path(parent if is_short else "/tmp"))
     try:
         with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(f"{folder}/left")
+            listening.bind(str(folder.path / _NAME))
             listening.listen(1)
             yield listening
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        os.close(folder.lock)
 
 
 def _received(file: BinaryIO) -> Iterator[pa.Table]:
@@ -173,6 +186,9 @@ def _accepted(listening: socket.socket) -> socket.socket:
     try:
         connection, _ = listening.accept()
     except TimeoutError:
-        raise WatersmeetError("a task that follows a source has not started in time") from None
+        raise WatersmeetError(
+            f"the function that follows a source has not started within {_START_SECONDS:.0f} s",
+            hint="the query is run again; if that happens often, give it more cores",
+        ) from None
     connection.settimeout(None)
     return connection

@@ -28,7 +28,7 @@ from watersmeet.runtime.worker_records import RecordRows
 
 #: The value that holds a task's positions, in the store of its epochs.
 POSITIONS = "positions"
-#: Records that Spark decodes together, while the source waits.
+#: At most so many records are with Spark at once; their poll waits for them.
 _LEFT_AT_ONCE = 5_000
 
 
@@ -65,7 +65,7 @@ class FollowTask:
                 yield self._bundled(self._to_all_buckets(FrameKind.MARK, b""))
                 while not by_spark.epoch_has_ended:
                     if polled := tail.poll():
-                        yield self._bundled(self._packed(polled, by_spark))
+                        yield self._bundled(self._frames_of(polled, by_spark))
                     if idle := silence.parts():
                         event = Event(EventKind.IDLE, (self.rows.packing.spec.source,), idle)
                         yield self._bundled(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
@@ -75,8 +75,8 @@ class FollowTask:
             finally:
                 tail.close()
 
-    def _packed(self, polled: Sequence[Records], by_spark: DecodedBySpark) -> Iterator[Frame]:
-        """Frontiers come last: before the records that Spark decodes they would make the rows of these late."""
+    def _frames_of(self, polled: Sequence[Records], by_spark: DecodedBySpark) -> Iterator[Frame]:
+        """The frames of a poll, frontiers last: before the records that Spark decodes, they would make those late."""
         packer = self.rows.packing.packer()
         for records in polled:
             rows, left = self.rows.split(records)
