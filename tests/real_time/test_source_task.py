@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -191,15 +192,23 @@ def test_many_records_are_left_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_records_that_come_as_the_epoch_ends_are_decoded_in_it(tmp_path: Path) -> None:
-    topic = Topic([])
-    task = follow(topic, tmp_path)
+    topic = Topic([[(0, [b"x7"])]])
+    task, is_with_spark = follow(topic, tmp_path), threading.Event()
 
     def ended() -> Iterator[pa.RecordBatch]:
-        topic.polls += [[(0, [b"x7"])]]
+        assert is_with_spark.wait(10)
         yield from ()
 
-    assert ids(run(task, ended())) in ([7], [])
-    assert topic.tails[0].positions == {0: 5 if topic.polls else 6}
+    def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in by_spark(batches):
+            if batch.column("id").null_count == 0:
+                is_with_spark.set()
+                time.sleep(0.05)  # the epoch ends meanwhile
+            yield batch
+
+    sent = list(task.run(slowly(RecordsForSparkTask(task.rows).run(ended()))))
+    assert ids(frame for batch in sent for bundle in bundles_in(batch) for frame in unbundled(bundle)) == [7]
+    assert topic.tails[0].positions == {0: 6}
 
 
 def test_an_error_of_spark_reaches_the_task(tmp_path: Path) -> None:
