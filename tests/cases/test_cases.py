@@ -66,7 +66,7 @@ def test_all_texts_beside_their_rows(case: Case, monkeypatch: pytest.MonkeyPatch
     assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "case",
     [

@@ -21,7 +21,7 @@ CASES = [
 CHOSEN = CASES if ALL else CASES[::16]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{Path(case.path).stem}-{case.title}") for case in CHOSEN])
 def test_case(case: Case, tmp_path: Path) -> None:
     failure = run_case(case, lambda streams, query: EpochHarness(streams, query, tmp_path))
