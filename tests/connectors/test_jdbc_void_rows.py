@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.connectors.database_tables import batch, table_of
+from tests.support.mariadb import MariaDb
+from tests.support.postgres import Postgres
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.jdbc import connector, void_rows
 from watersmeet.connectors.jdbc.sink import open_table
+from watersmeet.errors import CheckpointError
 from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.testing.harness import load_script
+
+#: User and variable of the password, by server.
+LOGINS = {"postgres": ("postgres", "LOOKUP_TEST_PASSWORD"), "mariadb": ("root", "MARIADB_TEST_PASSWORD")}
 
 
 class Table:
@@ -41,10 +50,13 @@ class Table:
         rows = pa.table(names)
         void_rows.journal(str(self.notes), run, epoch, task).note(rows, self.stream)
         if not dies:
-            open_table(self.stream).write(rows, epoch)
+            open_table(self.stream).write(rows, epoch, check=self.run(run, {}).require_newest)
 
     def take_back(self, run: int, firsts: dict[int, int]) -> None:
-        connector._take_back(self.stream, RunName("q", run, firsts, str(self.notes)))
+        connector._take_back(self.stream, self.run(run, firsts))
+
+    def run(self, number: int, firsts: dict[int, int]) -> RunName:
+        return RunName("q", number, firsts, str(self.notes), f"{self.notes}-{number + 1}")
 
     def rows(self) -> set[tuple[int, int]]:
         with closing(sqlite3.connect(self.database)) as connection:
@@ -105,9 +117,9 @@ def test_notes_of_committed_epochs_go_and_a_file_that_was_cut_off_is_of_no_row(t
     content = path.read_bytes()
     for length in (0, 10, len(content) - 1):
         path.write_bytes(content[:length])
-        assert void_rows.void_rows(RunName("q", 1, {1: 1}, str(table.notes)), table.stream) is None
+        assert void_rows.void_rows(table.run(1, {1: 1}), table.stream) is None
     path.write_bytes(content)
-    assert void_rows.void_rows(RunName("q", 1, {1: 1}, str(table.notes)), table.stream) is not None
+    assert void_rows.void_rows(table.run(1, {1: 1}), table.stream) is not None
 
 
 def test_notes_of_a_committed_epoch_are_not_taken_back_though_their_task_has_written_nothing_since(
@@ -116,3 +128,44 @@ def test_notes_of_a_committed_epoch_are_not_taken_back_though_their_task_has_wri
     table.write(0, 0, (1, 1, 10), task=7)
     table.take_back(1, {0: 0, 1: 1})
     assert table.rows() == {(1, 10)}
+
+
+def test_a_task_of_a_run_that_is_gone_writes_nothing(table: Table) -> None:
+    table.write(0, 0, (1, 1, 10))
+    Path(table.run(0, {}).successor).touch()
+    with pytest.raises(CheckpointError, match="another run of this query has begun: run 0 writes nothing any more"):
+        table.write(0, 0, (-1, 1, 10), (1, 1, 11), (1, 2, 20))
+    assert table.rows() == {(1, 10)}
+
+
+@pytest.mark.parametrize("kind", LOGINS)
+def test_a_task_of_a_run_that_is_gone_commits_before_its_rows_are_taken_back(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen no other run, and commits late: the rows that were there, and one that others cannot see yet."""
+    database: Postgres | MariaDb = request.getfixturevalue(kind)
+    database.execute("DROP TABLE IF EXISTS sizes", "CREATE TABLE sizes (n bigint PRIMARY KEY, held bigint)")
+    database.execute("INSERT INTO sizes VALUES (23, 5)")
+    user, variable = LOGINS[kind]
+    login = {"user": user, "password": f"${{env:{variable}}}"}
+    stream = table_of("n BIGINT, held BIGINT", "n", url=database.url, table="sizes", **login)
+    gone, new = RunName("q", 0, {0: 0}, str(tmp_path)), RunName("q", 1, {1: 0}, str(tmp_path))
+    has_written, may_commit = threading.Event(), threading.Event()
+
+    def check(_: RunName) -> None:
+        has_written.set()
+        assert may_commit.wait(30)
+
+    monkeypatch.setattr(RunName, "require_newest", check)
+    monkeypatch.setattr(connector, "task_number", lambda: 0)
+    void_rows.journal.cache_clear()
+    rows = batch(stream, (23, 5, -1), (23, 4, 1), (24, 1, 1))
+    with ThreadPoolExecutor() as threads:
+        task = threads.submit(connector._write_live, stream, gone, rows.append_column("_wm_epoch", pa.array([0] * 3)))
+        assert has_written.wait(30)
+        taken = threads.submit(connector._take_back, stream, new)
+        assert not wait([taken], timeout=1).done
+        may_commit.set()
+        task.result(30)
+        taken.result(30)
+    assert database.execute("SELECT n, held FROM sizes") == [(23, 5)]

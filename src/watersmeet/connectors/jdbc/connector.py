@@ -75,7 +75,7 @@ class JdbcConnector(SinkConnector):
         if not writing.changelog:
             return LiveSink(lambda _spark, _run: ByTasks(partial(_write_live, stream, None)))
         return LiveSink(
-            lambda _spark, run: ByTasks(partial(_write_live, stream, (run.folder, run.run))),
+            lambda _spark, run: ByTasks(partial(_write_live, stream, run)),
             take_back=lambda _spark, run, _since: _take_back(stream, run),
         )
 
@@ -130,20 +130,27 @@ def _net(rows: pa.Table, target: StreamDef, uuids: Sequence[str]) -> pa.Table:
     return changes
 
 
-def _write_live(stream: StreamDef, notes: tuple[str, int] | None, rows: pa.Table) -> None:
-    """Write rows that have come together, in a task; ``notes`` are the folder and the run of what it notes before."""
+def _write_live(stream: StreamDef, run: RunName | None, rows: pa.Table) -> None:
+    """Write rows that have come together, in a task; for a ``run``, note before what their keys had."""
     epoch = rows[EPOCH][0].as_py()
     rows = rows.drop_columns([EPOCH])
-    if notes is not None:
-        void_rows.journal(*notes, epoch, task_number()).note(rows, stream)
-    _opened(stream.model_dump_json()).write(rows, epoch)
+    table = _opened(stream.model_dump_json())
+    if run is None:
+        table.write(rows, epoch)
+        return
+    void_rows.journal(run.folder, run.run, epoch, task_number()).note(rows, stream)
+    table.write(rows, epoch, check=run.require_newest)
 
 
 def _take_back(stream: StreamDef, run: RunName) -> None:
-    """Give keys back what they had before epochs that did not commit."""
+    """Give keys back what they had before epochs that did not commit.
+
+    Tasks of the run before may not have ended yet.  One that commits after this has found the file of the new run, and
+    does not.  One that did not find it has noted its rows by now, and this waits for its commit.
+    """
     rows = void_rows.void_rows(run, stream)
     if rows is not None:
-        open_table(stream).write(rows, run.firsts[run.run])
+        open_table(stream).write(rows, run.firsts[run.run], waits=True)
     void_rows.forget(run)
 
 

@@ -88,8 +88,19 @@ class JdbcSink:
     filled: Sequence[str] = ()
     """The columns in which a NULL would silently become another value."""
 
-    def write(self, rows: pa.Table, batch_id: int, staging: Staging | None = None) -> None:
+    def write(
+        self,
+        rows: pa.Table,
+        batch_id: int,
+        staging: Staging | None = None,
+        *,
+        waits: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Write a batch, which may have been written before: rows, and others that are staged.
+
+        With ``waits``, transactions that have written to the table end first. ``check`` is called before the commit,
+        when these rows are locked: if it raises, nothing is written.
 
         Raises ``SinkOutageError`` where the database is down or hangs, ``ConnectorError`` where it refuses, and for
         several rows of a key, and ``StagedRowsLostError`` where staged rows are missing.
@@ -98,22 +109,26 @@ class JdbcSink:
         self._require_distinct(changes)
         self._require_values(changes)
         what = f"batch {batch_id} could not be written to {named(self.stream)}"
-        in_two_attempts(lambda: self._transact(changes, staging), what, self.address)
+        in_two_attempts(lambda: self._transact(changes, staging, waits, check), what, self.address)
 
     @property
     def uuids(self) -> list[str]:
         """The columns declared as texts that the table has as UUIDs."""
         return uuids_of(self.table, self.stream)
 
-    def _transact(self, changes: pa.Table, staging: Staging | None) -> None:
+    def _transact(self, changes: pa.Table, staging: Staging | None, waits: bool, check: Callable[[], None]) -> None:
         if not changes.num_rows and not (staging and staging.staged):
             return
         with engine_of(self.address).connect() as connection, connection.begin() as transaction:
+            if waits:
+                with in_time(connection, self.address):
+                    self.address.database.wait_for_writers(self.table, connection)
             for statement, values in self._statements(changes, staging, connection):
                 with in_time(connection, self.address):
                     connection.execute(statement, values)
             if staging is not None and staging.drops:
                 drop_staged(staging.place, staging.prefix, connection, self.address)
+            check()
             with in_time(connection, self.address):
                 transaction.commit()
 

@@ -85,6 +85,12 @@ class Database:
         """Return the statement that inserts a row or replaces that of its key."""
         raise NotImplementedError
 
+    def wait_for_writers(self, table: sa.Table, connection: sa.Connection) -> None:
+        """Wait until other transactions that have written to the table end, and let none begin before this one ends.
+
+        Nothing to do where a DELETE waits for an INSERT of the same key that is not committed.
+        """
+
     def require_upserts(
         self, table: sa.Table, key: Sequence[sa.ColumnElement[Any]], connection: sa.Connection
     ) -> list[str]:

@@ -37,6 +37,11 @@ class PostgreSql(Database):
             **({"isolation_level": "AUTOCOMMIT"} if read_only else {}),
         }
 
+    def wait_for_writers(self, table: sa.Table, connection: sa.Connection) -> None:
+        """Lock the table: a DELETE passes over a row that it cannot see yet."""
+        name = connection.dialect.identifier_preparer.format_table(table)
+        connection.exec_driver_sql(f"LOCK TABLE {name} IN SHARE MODE")
+
     def upsert(self, table: sa.Table, key: Sequence[sa.ColumnElement[Any]]) -> sa.Insert:
         """Return INSERT … ON CONFLICT over the key."""
         from sqlalchemy.dialects import postgresql

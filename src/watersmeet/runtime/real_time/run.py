@@ -92,11 +92,11 @@ class RealTime:
                 self._keep_side_rows(plan, epoch)
             start = origin.model_copy(update={"first": first})
             log.add(run, start)
-            notes = f"{epochs.folder}/{SINK_FOLDER}"
             runs, since = named_runs([*starts, start]), log.began_after(first) if run else None
             targets, sinks = [], job.live_sinks()
+            notes = f"{epochs.folder}/{SINK_FOLDER}"
             for query, output, sink in zip(job.plan.queries, job.outputs, sinks, strict=True):
-                name = RunName(query_key(output.query, plan.id), run, runs, notes)
+                name = RunName(query_key(output.query, plan.id), run, runs, notes, log.file(run + 1))
                 if run:
                     sink.take_back(spark, name, since)
                 targets.append(Target(query, sink, sink.open(spark, name)))

@@ -39,10 +39,14 @@ class RunLog:
             )
         return [self._read(name) for name in found]
 
+    def file(self, run: int) -> str:
+        """The path of a run's file: it is there once the run has begun, before its tasks do."""
+        return f"{self._folder}/{run:06}.json"
+
     def add(self, run: int, start: RunStart) -> None:
         """Note the beginning of a run; its tasks may begin after that."""
         text = start.model_copy(update={"run": run}).model_dump_json()
-        self._storage.write_text(f"{self._folder}/{run:06}.json", sealed(text).decode())
+        self._storage.write_text(self.file(run), sealed(text).decode())
 
     def committed(self) -> int | None:
         """The last epoch that Spark has committed; None if there is none."""
@@ -52,7 +56,7 @@ class RunLog:
     def began_after(self, epoch: int) -> float | None:
         """A time before an epoch began, in seconds since 1970: when the one before was committed, or the first run."""
         committed = self._storage.modified(f"{self._commits}/{epoch - 1}")
-        return self._storage.modified(f"{self._folder}/{0:06}.json") if committed is None else committed
+        return self._storage.modified(self.file(0)) if committed is None else committed
 
     def side_epochs(self) -> list[int]:
         """The epochs that have left side output, in order."""

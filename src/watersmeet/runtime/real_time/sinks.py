@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.fs
 from pyspark.sql import Column, DataFrame, SparkSession
+
+from watersmeet.errors import CheckpointError
+from watersmeet.filesystems import filesystem_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +19,23 @@ class RunName:
 
     ``query`` names query and checkpoint, ``run`` is the run's number.  ``firsts`` has the first epochs of this and
     earlier runs, by number: what a run's predecessors gave from that epoch on comes again.  In ``folder`` a sink may
-    keep files.
+    keep files.  ``successor`` is a file that is there once the next run has begun.
     """
 
     query: str
     run: int
     firsts: Mapping[int, int]
     folder: str = ""
+    successor: str = ""
+
+    def require_newest(self) -> None:
+        """Raise ``CheckpointError`` if another run has begun: a task of this one that still runs must not write."""
+        filesystem, path = filesystem_of(self.successor)
+        if filesystem.get_file_info(path).type != pyarrow.fs.FileType.NotFound:
+            raise CheckpointError(
+                f"another run of this query has begun: run {self.run} writes nothing any more",
+                hint="run a query in one process alone",
+            )
 
 
 @dataclass(frozen=True, slots=True)
