@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 1800
 _QUERIES = ("lr", "lm", "lrm")
 _CONFIG = {**SETTINGS, "spark.sql.shuffle.partitions": "2"}
-_WORKLOAD = WORKLOADS["multi_3"]
+_WORKLOAD = WORKLOADS["multi_3_few"]
 
 
 def _near(left: str, right: str) -> str:

@@ -1,11 +1,12 @@
 """Runs Flink's own joins of several streams with one key, on rows that Flink generates.
 
-    PYTHON benchmarks/flink_many.py KIND SIDES ROWS KEYS
+    PYTHON benchmarks/flink_many.py KIND SIDES ROWS KEYS…
 
 PYTHON has apache-flink.  KIND is ``intervals`` (interval joins one after the other, each stream within 5 s of all
 before it), ``regular`` (joins without windows, one after the other) or ``multi_join`` (the same in Flink's operator for
-many inputs).  SIDES are the streams, a letter each, with ROWS rows of KEYS keys, an event a millisecond.  Results go to
-Flink's ``blackhole`` sink.  The job runs twice in one JVM, and the line printed has the rate of the second run.
+many inputs).  SIDES are the streams, a letter each, with ROWS rows, an event a millisecond; KEYS are how many keys each
+of them has.  Results go to Flink's ``blackhole`` sink.  The job runs twice in one JVM, and the printed line has the
+rate of the second run.
 """
 
 from __future__ import annotations
@@ -72,14 +73,14 @@ def main() -> None:
     """Run the job that the arguments name, and print its rate."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
-    kind, sides, rows, keys = sys.argv[1:]
+    kind, sides, rows, *keys = sys.argv[1:]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoints:
         environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         config = environment.get_config()
         for name, value in settings(kind, Path(checkpoints)).items():
             config.set(name, value)
-        for side in sides:
-            environment.execute_sql(table(side, int(rows), int(keys)))
+        for side, count in zip(sides, keys, strict=True):
+            environment.execute_sql(table(side, int(rows), int(count)))
         environment.execute_sql("CREATE TABLE results (a BIGINT, b BIGINT) WITH ('connector' = 'blackhole')")
         if kind == "multi_join" and "MultiJoin" not in environment.explain_sql(query(kind, sides)):
             raise SystemExit(f"this Flink has no operator for many inputs ({MULTI_JOIN})")

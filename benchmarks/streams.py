@@ -54,6 +54,10 @@ class Data:
         """The event time of the last rows."""
         return START_MICROS + self.rows * self.gap
 
+    def keys_of(self, side: str) -> int:
+        """Return how many keys the rows of a side have."""
+        return self.keys * (100 if side in self.sparse else 1)
+
     def columns(self, side: str) -> str:
         """Return a side's columns as declared in SQL."""
         key = "STRING" if self.text_keys else "BIGINT"
@@ -81,9 +85,7 @@ def write_streams(below: Path, data: Data, seed: int = 7) -> Path:
             first = number * count
             times = START_MICROS + (first + np.arange(count)) * data.gap
             times += rng.integers(-_DISORDER_MICROS, _DISORDER_MICROS, count)
-            keys = np.where(
-                rng.random(count) < data.hot, 0, rng.integers(0, data.keys * (100 if side in data.sparse else 1), count)
-            )
+            keys = np.where(rng.random(count) < data.hot, 0, rng.integers(0, data.keys_of(side), count))
             columns = {
                 f"{side}_key": names.take(pa.array(keys)) if data.text_keys else pa.array(keys, pa.int64()),
                 f"{side}_id": pa.array(np.arange(first, first + count), pa.int64()),

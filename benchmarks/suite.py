@@ -192,7 +192,7 @@ def _flink(flink: Flink, workload: Workload, kafka: Kafka | None) -> int:
         rows = str(len(data.sides) * data.rows)
         arguments = [str(_FLINK_KAFKA), workload.records, kafka.address, *topics, rows, *_flink_jars(workload)]
     elif workload.flink in FLINK_KINDS:
-        arguments = [str(_FLINK_MANY), data.sides, str(data.rows), str(data.keys)]
+        arguments = [str(_FLINK_MANY), data.sides, str(data.rows), *(str(data.keys_of(side)) for side in data.sides)]
     else:
         arguments = [str(flink.script), "hashmap", str(data.rows), str(data.keys), "2"]
     script, *others = arguments

@@ -102,14 +102,13 @@ def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
     return joined.withColumn("at", F.col("l_ts")).withColumn("r_id", F.expr("r_id + m_id"))
 
 
-def _of_several(
-    name: str, title: str, sides: str, seconds: float, kind: str = "", keys: int = 100_000, sparse: str = ""
-) -> tuple[Workload, Workload]:
+def _of_several(name: str, title: str, data: Data, seconds: float, kind: str = "") -> tuple[Workload, Workload]:
     """Return a join of streams with one key, as a chain of joins and in one operator.
 
     The second stream has a window of its own around the first, of ``seconds``.  The others are within 5 s of all before
     them, or of the first alone where some may be lacking.
     """
+    sides = data.sides
     ids = [f"{side}.{side}_id" for side in sides[1:]]
     total = " + ".join(f"coalesce({id}, 0)" if kind else id for id in ids)
     batch = f"SELECT l.l_id, {total} AS r_id, l.l_ts AS at FROM l"
@@ -123,9 +122,9 @@ def _of_several(
 
     def workload(way: str, how: str, multi_join: str) -> Workload:
         sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
-        spark = _chain_by_spark if name == "3" else None
-        flink = "intervals" if seconds == 5 and not kind and not sparse else None
-        data = Data(4_000_000, 10, keys, sides=sides, sparse=sparse)
+        has_peers = seconds == 5 and not kind
+        spark = _chain_by_spark if has_peers and len(sides) == 3 else None
+        flink = "intervals" if has_peers else None
         return Workload(f"{way}_{name}", f"{title}, {how}", data, sql, batch, spark, flink)
 
     return workload("chain", "one join after the other", "off"), workload("multi", "in one operator", "on")
@@ -175,6 +174,7 @@ def _hot(name: str, skew: str) -> Workload:
 #: The JVM compiles during the first ten batches or so; workloads to compare with ``inner`` have as many batches.
 _LARGE = Data(rows=8_000_000, files=20)
 _USUAL = Data(rows=4_000_000, files=10)
+_SEVERAL = replace(_USUAL, sides="lrm")
 #: The first five batches do not count.
 _RECORDS = Data(rows=6_000_000, files=15)
 _RECORDS_WARM_UP = 5
@@ -241,21 +241,24 @@ WORKLOADS: dict[str, Workload] = {
         _windowed("partitions_8", "inner, ±60 s, 8 partitions on 2 workers", _USUAL, "", 60, "inner", partitions=8),
         _windowed("window_300", "inner, ±300 s", _USUAL, "", 300, "inner"),
         *(_of_state(millions) for millions in (1, 5, 10, 50)),
-        *_of_several("3", "three streams, ±5 s", "lrm", 5),
-        *_of_several("5", "five streams, ±5 s", "lrmno", 5),
-        *_of_several("many", "five streams, ±5 s, two partners in each other one", "lrmno", 5, keys=5_000),
         *_of_several(
-            "uneven",
+            "3",
             "three streams, ±5 s, four partners in the second, one row in 25 has one in the third",
-            "lrm",
+            replace(_SEVERAL, rows=2_000_000, keys=2_500, sparse="m"),
             5,
-            keys=2_500,
-            sparse="m",
         ),
-        *_of_several("rare", "three streams, ±100 ms between two of them, ±5 s with the third", "lrm", 0.1),
+        *_of_several(
+            "5",
+            "five streams, ±5 s, two partners in each other one",
+            replace(_SEVERAL, rows=500_000, keys=5_000, sides="lrmno"),
+            5,
+        ),
+        *_of_several("3_few", "three streams, ±5 s, few intermediate results", _SEVERAL, 5),
+        *_of_several("5_few", "five streams, ±5 s, few intermediate results", replace(_SEVERAL, sides="lrmno"), 5),
+        *_of_several("rare", "three streams, ±100 ms between two of them, ±5 s with the third", _SEVERAL, 0.1),
         _without_windows("chain", "one join after the other", "off", "regular"),
         _without_windows("multi", "in one operator", "on", "multi_join"),
-        *_of_several("left", "two left joins, ±5 s", "lrm", 5, "LEFT"),
+        *_of_several("left", "two left joins, ±5 s", _SEVERAL, 5, "LEFT"),
         Workload(
             "temporal",
             "left, FOR SYSTEM_TIME AS OF",

@@ -300,7 +300,7 @@ def test_flink_joins_many_streams_without_a_script(commands: list[Sequence[str]]
     arguments = ["bench", "multi_unwindowed", "--rows", "150", "--flink", "python"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert Path(commands[0][0]).samefile(str(flink_many.__file__))
-    assert commands[0][1:] == ["multi_join", "lrm", "150", "1000000"]
+    assert commands[0][1:] == ["multi_join", "lrm", "150", *["1000000"] * 3]
 
 
 def test_the_joins_of_many_streams_that_flink_runs() -> None:
