@@ -28,6 +28,7 @@ from tests.kernels.models import (
 )
 from tests.support.reference import Kind
 from watersmeet.engine.control_events import Event, EventKind
+from watersmeet.state.working_set import WorkingSet
 from watersmeet.testing.harness import Harness
 
 per_kind = settings(max_examples=settings.default.max_examples // 4 if settings.default else 25)
@@ -104,6 +105,18 @@ def test_rows_that_meet_what_or_combines_with_exists_need_no_partner(kind: Kind,
     shape = data.draw(shapes(kind, alternatives=True))
     delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
     check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "full", "anti"])
+@per_kind
+@given(data=st.data())
+def test_duckdb_pads_as_arrow_does_where_rows_are_many(kind: Kind, data: st.DataObject) -> None:
+    shape = data.draw(shapes(kind))
+    rows = data.draw(st.composite(rows_of)())
+    delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(WorkingSet, "few_rows", lambda *_: None)
+        check(shape, delays, data.draw(st.composite(cut)(rows)))
 
 
 @pytest.mark.sample(2)

@@ -38,7 +38,7 @@ import pyarrow as pa
 from watersmeet.kernels import interval_step
 from watersmeet.kernels.api import EmitMode, Side, StateView, StepFrontiers, StepResult
 from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
-from watersmeet.kernels.match import WindowMatch
+from watersmeet.kernels.match import WindowMatch, marks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +85,5 @@ class IntervalJoin:
 def homes_of_sides() -> dict[str, Home]:
     """Where the rows of both sides of a join belong, and their marks."""
     rows: dict[str, Home] = {side.value: ByKey(side.index) for side in Side}
-    marks: dict[str, Home] = {interval_step.marks_of(side): WithRow((side.value,)) for side in Side}
+    marks: dict[str, Home] = {marks_of(side): WithRow((side.value,)) for side in Side}
     return {**rows, **marks}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,9 +19,9 @@ from watersmeet.kernels.api import (
     StepResult,
     quote,
 )
-from watersmeet.kernels.match import WindowMatch, number_rows, time_range
+from watersmeet.kernels.few_matches import FewMatches
+from watersmeet.kernels.match import WindowMatch, marks_of, number_rows
 
-_MARKS = pa.schema([(RID, pa.int64()), (TIME, pa.int64())])
 #: So many pairs for each new row are kept in a table, beside api.MANY_ROWS.
 _PAIRS_PER_ROW = 16
 
@@ -78,7 +77,7 @@ class _Step:
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
     matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
-    found: pa.Table | None = None  # the same rows in Arrow, if they are few
+    few: FewMatches | None = None  # the same in Arrow, if they are few
     temporary: list[str] = field(default_factory=list)  # those of them to drop
     numbers: str | None = None  # a table with the numbers of this step: see ``number``
 
@@ -128,7 +127,8 @@ class _Step:
         if self.new_rows < api.MANY_ROWS:
             pairs = self.state.query(f"{sql} LIMIT {api.MANY_RESULTS}")
             if pairs.num_rows < api.MANY_RESULTS:
-                self.matches, self.found = dict.fromkeys(tracked, self.state.register(pairs)), pairs
+                self.matches = dict.fromkeys(tracked, self.state.register(pairs))
+                self.few = FewMatches(self.match, self.state, self.frontiers, self.new, self.first_rid, pairs)
                 self.result.counters["matched"] = pairs.num_rows
                 return True
             if most is not None:  # it is MANY_RESULTS in a small step
@@ -159,13 +159,11 @@ class _Step:
 
     def mark_and_pad(self, tracked: list[Side], *pairs: str) -> pa.Table:
         """Mark what has matched; return padded rows, after the ``pairs``."""
-        changes = list(pairs)
         for side in tracked:
-            if self.may_pad(side):
-                changes += self.padding(side)
             self.result.store[marks_of(side)] = self.new_marks(side)
-        if self.found is not None and self.emit is EmitMode.FINAL and len(changes) == 1:  # the pairs alone
-            return self.found.select(list(self.match.output))
+        if self.few is not None and self.emit is EmitMode.FINAL and (padded := self.few.padded(tracked)) is not None:
+            return pa.concat_tables([self.few.found.select(list(self.match.output)), *padded])
+        changes = [*pairs, *(select for side in tracked for select in self.padding(side))]
         return self.state.query(" UNION ALL ".join(changes))
 
     def taken(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
@@ -222,21 +220,6 @@ class _Step:
             selects.append(self.padded(side, due, never, "1"))
         return selects
 
-    def may_pad(self, side: Side) -> bool:
-        """Return False if Arrow shows that no row of a side is padded in this step, True if that is not known."""
-        if self.found is None or self.emit is EmitMode.CHANGELOG:
-            return True
-        times = self.new[side][TIME]
-        if times.null_count or pc.any(pc.less(times, self.closed(side))).as_py():
-            return True
-        due = self.state.few_rows(side.value, *self.due_times(side))
-        marks = self.state.few_rows(marks_of(side), *self.due_times(side))
-        if due is None or marks is None:
-            return True
-        matched = [self.found[f"{side.alias}id"], *(rows[RID] for rows in marks)]
-        never = (pc.and_(pc.invert(rows[MATCHED]), _not_in(rows[RID], *matched)) for rows in due)
-        return any(pc.any(each).as_py() for each in never)
-
     def padded(self, side: Side, relation: str, where: str, weight: str) -> str:
         """Return SQL for rows of one side beside NULLs of the other's types."""
         weights = self.weight_column(weight, id=_id_of(side))
@@ -256,16 +239,9 @@ class _Step:
 
     def new_marks(self, side: Side) -> pa.Table:
         """Return marks for stored rows that matched their first partner and are not final yet."""
-        alias, found = side.alias, self.found
-        if found is not None:
-            earlier = self.state.few_rows(marks_of(side), *time_range(found, f"{alias}time"))
-            if earlier is not None:
-                ids, times = found[f"{alias}id"], found[f"{alias}time"]
-                is_first = pc.and_(pc.less(ids, self.first_rid), pc.invert(found[f"{alias}had"]))
-                is_first = pc.and_(is_first, _not_in(ids, *(rows[RID] for rows in earlier)))
-                first = found.filter(pc.and_(is_first, pc.greater_equal(times, self.closed(side))))
-                unique, places = np.unique(first[f"{alias}id"].to_numpy(), return_index=True)
-                return pa.table([unique, first[f"{alias}time"].take(places)], schema=_MARKS)
+        if self.few is not None and (marks := self.few.marks(side)) is not None:
+            return marks
+        alias = side.alias
         return self.state.query(
             f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM {self.matches[side]} "
             f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed_sql(side)} "
@@ -404,11 +380,7 @@ class _Step:
 
     def due(self, side: Side) -> str | None:
         """Return SQL for the stored rows of a side that become final in this step."""
-        return self.state.scan(side.value, *self.due_times(side))
-
-    def due_times(self, side: Side) -> tuple[int, int]:
-        """Return the least and greatest time of the rows of a side that become final in this step."""
-        return self.match.closed_before(side, self.frontiers.before), self.closed(side) - 1
+        return self.state.scan(side.value, *self.match.due_times(side, self.frontiers))
 
     def unmarked(self, side: Side, id: str = quote(RID)) -> str:
         """Return `` AND id has no mark``, over the marks of earlier steps."""
@@ -444,20 +416,13 @@ class _Step:
 
     def matched_ids(self, side: Side) -> pa.ChunkedArray:
         """Return the ids of new rows that have a partner, and perhaps others."""
-        found = self.found
-        if found is None:
-            found = self.state.query(f"SELECT DISTINCT {side.alias}id FROM ({self.matched_new(side)})")
-        return found[f"{side.alias}id"]
+        if self.few is not None:
+            return self.few.ids(side)
+        return self.state.query(f"SELECT DISTINCT {side.alias}id FROM ({self.matched_new(side)})").column(0)
 
 
 def _most_pairs(new_rows: int) -> int:
     return api.MANY_RESULTS if new_rows < api.MANY_ROWS else api.MANY_ROWS + _PAIRS_PER_ROW * new_rows
-
-
-def _not_in(ids: pa.ChunkedArray, *known: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a mask of the ids that are none of the known ones."""
-    chunks = [chunk for each in known for chunk in each.chunks]
-    return pc.invert(pc.is_in(ids, value_set=pa.chunked_array(chunks, pa.int64())))
 
 
 def padded_sql(match: WindowMatch, side: Side, relation: str, where: str, *, other: str, weights: str = "") -> str:
@@ -466,11 +431,6 @@ def padded_sql(match: WindowMatch, side: Side, relation: str, where: str, *, oth
         f"SELECT {match.output_sql()}{weights} FROM (SELECT * FROM {relation} WHERE {where}) AS {side.alias} "
         f"LEFT JOIN (SELECT * FROM {other} WHERE FALSE) AS {side.other.alias} ON FALSE"
     )
-
-
-def marks_of(side: Side) -> str:
-    """Return the relation with the marks of a side's stored rows."""
-    return f"{side.value}_matched"
 
 
 def _id_of(side: Side) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, quote, shift
+from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, StepFrontiers, quote, shift
 
 #: Fields of matches that are SQL, or tuples of it.
 _SQL_FIELDS = ("residual", "alternative", "expiries")
@@ -147,6 +147,10 @@ class WindowMatch:
             return shift(frontier, None if self.upper is None else -self.upper)
         return shift(frontier, self.lower)
 
+    def due_times(self, side: Side, frontiers: StepFrontiers) -> tuple[int, int]:
+        """Return the least and greatest time of the rows of a side that have all their partners from this step on."""
+        return self.closed_before(side, frontiers.before), self.closed_before(side, frontiers.after) - 1
+
     def gone_before(self, side: Side, frontier: int) -> int:
         """Return the time below which rows of a side find no partner, though they might have had one."""
         del side, frontier
@@ -216,6 +220,11 @@ class MatchOrAlternative(WindowMatch):
 def fields_of(match: WindowMatch) -> dict[str, Any]:
     """Return the fields of a match by name, to build one of a subclass."""
     return {each.name: getattr(match, each.name) for each in fields(match)}
+
+
+def marks_of(side: Side) -> str:
+    """Return the relation with the marks of a side's stored rows: the ids of those that have had a partner."""
+    return f"{side.value}_matched"
 
 
 def number_rows(rows: pa.Table, first: int) -> pa.Table:

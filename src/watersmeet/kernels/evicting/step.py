@@ -18,8 +18,8 @@ from watersmeet.kernels.evicting import used_keys
 from watersmeet.kernels.evicting.limits import Limits, Policy
 from watersmeet.kernels.evicting.used_keys import USED
 from watersmeet.kernels.interval import IntervalJoin
-from watersmeet.kernels.interval_step import marks_of, padded_sql
-from watersmeet.kernels.match import number_rows
+from watersmeet.kernels.interval_step import padded_sql
+from watersmeet.kernels.match import marks_of, number_rows
 from watersmeet.kernels.row_bytes import row_bytes_sql, row_width, table_bytes
 
 #: Under pressure, rows are evicted until the state takes this share of what it may.
