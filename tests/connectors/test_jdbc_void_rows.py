@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ from watersmeet.testing.harness import load_script
 
 #: User and variable of the password, by server.
 LOGINS = {"postgres": ("postgres", "LOOKUP_TEST_PASSWORD"), "mariadb": ("root", "MARIADB_TEST_PASSWORD")}
+
+ROWS = pa.table({"k": pa.array([3], pa.int32()), "v": [30], "_tp_delta": pa.array([1], pa.int8()), "_wm_epoch": [0]})
 
 
 class Table:
@@ -50,13 +53,13 @@ class Table:
         rows = pa.table(names)
         void_rows.journal(str(self.notes), run, epoch, task).note(rows, self.stream)
         if not dies:
-            open_table(self.stream).write(rows, epoch, check=self.run(run, {}).require_newest)
+            open_table(self.stream).write(rows, epoch, check=self.run(run, {}).refuse_later_run)
 
     def take_back(self, run: int, firsts: dict[int, int]) -> None:
         connector._take_back(self.stream, self.run(run, firsts))
 
     def run(self, number: int, firsts: dict[int, int]) -> RunName:
-        return RunName("q", number, firsts, str(self.notes), f"{self.notes}-{number + 1}")
+        return RunName("q", number, firsts, str(self.notes), [f"{self.notes}-{number + 1}", f"{self.notes}-rescaled"])
 
     def rows(self) -> set[tuple[int, int]]:
         with closing(sqlite3.connect(self.database)) as connection:
@@ -130,11 +133,23 @@ def test_notes_of_a_committed_epoch_are_not_taken_back_though_their_task_has_wri
     assert table.rows() == {(1, 10)}
 
 
-def test_a_task_of_a_run_that_is_gone_writes_nothing(table: Table) -> None:
+@pytest.mark.parametrize("successor", [0, 1])
+def test_what_is_left_of_a_run_that_is_gone_writes_nothing(table: Table, successor: int) -> None:
     table.write(0, 0, (1, 1, 10))
-    Path(table.run(0, {}).successor).touch()
-    with pytest.raises(CheckpointError, match="another run of this query has begun: run 0 writes nothing any more"):
+    Path(table.run(0, {}).successors[successor]).touch()
+    begun = "the next run of this query has begun: run 0 writes nothing any more"
+    with pytest.raises(CheckpointError, match=begun):
         table.write(0, 0, (-1, 1, 10), (1, 1, 11), (1, 2, 20))
+    with pytest.raises(CheckpointError, match=begun):
+        connector._write_live(table.stream, table.run(0, {}), ROWS, notes=False)
+    assert table.rows() == {(1, 10)}
+
+
+def test_a_driver_that_stood_still_takes_nothing_back_from_the_next_run(table: Table) -> None:
+    table.write(0, 0, (1, 1, 10))
+    Path(table.run(1, {}).successors[0]).touch()
+    with pytest.raises(CheckpointError, match="run 1 writes nothing any more"):
+        table.take_back(1, {1: 0})
     assert table.rows() == {(1, 10)}
 
 
@@ -149,19 +164,22 @@ def test_a_task_of_a_run_that_is_gone_commits_before_its_rows_are_taken_back(
     user, variable = LOGINS[kind]
     login = {"user": user, "password": f"${{env:{variable}}}"}
     stream = table_of("n BIGINT, held BIGINT", "n", url=database.url, table="sizes", **login)
-    gone, new = RunName("q", 0, {0: 0}, str(tmp_path)), RunName("q", 1, {1: 0}, str(tmp_path))
+    gone, new = RunName("q", 0, {0: 0}, str(tmp_path), ()), RunName("q", 1, {1: 0}, str(tmp_path), ())
     has_written, may_commit = threading.Event(), threading.Event()
 
-    def check(_: RunName) -> None:
-        has_written.set()
-        assert may_commit.wait(30)
+    def check(run: RunName) -> None:
+        if run is gone:
+            has_written.set()
+            assert may_commit.wait(30)
 
-    monkeypatch.setattr(RunName, "require_newest", check)
+    monkeypatch.setattr(RunName, "refuse_later_run", check)
     monkeypatch.setattr(connector, "task_number", lambda: 0)
     void_rows.journal.cache_clear()
     rows = batch(stream, (23, 5, -1), (23, 4, 1), (24, 1, 1))
     with ThreadPoolExecutor() as threads:
-        task = threads.submit(connector._write_live, stream, gone, rows.append_column("_wm_epoch", pa.array([0] * 3)))
+        task = threads.submit(
+            partial(connector._write_live, notes=True), stream, gone, rows.append_column("_wm_epoch", pa.array([0] * 3))
+        )
         assert has_written.wait(30)
         taken = threads.submit(connector._take_back, stream, new)
         assert not wait([taken], timeout=1).done

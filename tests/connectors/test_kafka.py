@@ -224,7 +224,7 @@ def test_in_real_time_a_null_in_the_key_of_a_result_is_an_error_and_no_record(sp
         "WITH (connector = 'kafka', brokers = 'h:1', topic = 't'); SELECT * FROM held"
     )
     stream = streams["held"]
-    way = live_records_of(spark, RunName("q", 1, {}), options=stream.options, changing=stream)
+    way = live_records_of(spark, RunName("q", 1, {}, "", ()), options=stream.options, changing=stream)
     columns = f"{COLUMNS}, _tp_delta INT, {EPOCH} BIGINT, holds BOOLEAN"
     rows = spark.createDataFrame([(1, "x", 1, 0, True), (None, "y", 1, 0, False), (None, None, 1, 0, True)], columns)
     key, *_ = way.record(rows.drop("holds"), F.col("holds"))

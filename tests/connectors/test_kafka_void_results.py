@@ -45,7 +45,7 @@ class Topic:
         assert producer.flush(30) == 0
 
     def take_back(self, run: int, firsts: dict[int, int]) -> None:
-        take_back(self.spark, RunName(QUERY, run, firsts), None, self.options)
+        take_back(self.spark, RunName(QUERY, run, firsts, "", ()), None, self.options)
 
     def records(self) -> list[Result]:
         return results(self.broker, self.name, 2)

@@ -1,6 +1,6 @@
 """The matches of a small step of the interval join, in Arrow: what follows from a few pairs needs no statement.
 
-It is the same as what SQL computes in interval_step.py, where pairs or stored rows are many.
+Where pairs or stored rows are many, interval_step.py has the same computed by DuckDB.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from watersmeet.columns import MATCHED, RID, TIME
 from watersmeet.kernels.api import Side, StateView, StepFrontiers
 from watersmeet.kernels.match import WindowMatch, marks_of, time_range
 
-MARKS = pa.schema([(RID, pa.int64()), (TIME, pa.int64())])
+_MARKS = pa.schema([(RID, pa.int64()), (TIME, pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class FewMatches:
-    """The ``found`` pairs of a step, or its left rows with a partner, and what they mean for rows of a side.
+    """What a step has ``found``: pairs, or for a semi or anti join the left rows with a partner.
 
     For each side that tracks matches they have its row's id, its time and whether it had a partner before: ``lid``,
     ``ltime`` and ``lhad``, or ``rid``, ``rtime`` and ``rhad``.  New rows have ids from ``first_rid`` on.
@@ -48,17 +48,21 @@ class FewMatches:
         is_first = pc.and_(is_first, _not_in(ids, *(rows[RID] for rows in earlier)))
         is_first = pc.and_(is_first, pc.greater_equal(times, self.match.closed_before(side, self.frontiers.after)))
         unique, places = np.unique(ids.filter(is_first).to_numpy(), return_index=True)
-        return pa.table([unique, times.filter(is_first).take(places)], schema=MARKS)
+        return pa.table([unique, times.filter(is_first).take(places)], schema=_MARKS)
 
     def padded(self, sides: Sequence[Side]) -> list[pa.Table] | None:
-        """What EMIT FINAL gives: rows that are final now and have no partner, beside NULLs; None if there are many."""
-        tables = []
+        """What EMIT FINAL gives beside ``found`` pairs: rows that are final now and have no partner, beside NULLs.
+
+        None if stored rows or marks of that time are many.
+        """
+        padded = []
         for side in sides:
             stored = self._stored_without_partner(side)
             if stored is None:
                 return None
-            tables += [self._beside_nulls(side, rows) for rows in (self._new_without_partner(side), *stored)]
-        return [each for each in tables if each.num_rows]
+            alone = [rows for rows in (self._new_without_partner(side), *stored) if rows.num_rows]
+            padded += [self._beside_nulls(side, rows) for rows in alone]
+        return padded
 
     def _new_without_partner(self, side: Side) -> pa.Table:
         rows = self.new[side]
@@ -77,10 +81,10 @@ class FewMatches:
     def _beside_nulls(self, side: Side, rows: pa.Table) -> pa.Table:
         """The rows as results, of the types that pairs have."""
         own = self.match.columns(side)
-        has = rows.rename_columns([own.time if name == TIME and own.time else name for name in rows.column_names])
+        named = rows.rename_columns([own.time if name == TIME and own.time else name for name in rows.column_names])
         schema = self.found.select(list(self.match.output)).schema
         columns = [
-            has[field.name] if field.name in own.output else pa.nulls(rows.num_rows, field.type) for field in schema
+            named[field.name] if field.name in own.output else pa.nulls(rows.num_rows, field.type) for field in schema
         ]
         return pa.table(columns, names=schema.names).cast(schema)
 

@@ -77,7 +77,7 @@ class _Step:
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
     matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
-    few: FewMatches | None = None  # the same in Arrow, if they are few
+    few: FewMatches | None = None  # what was found, in Arrow, if it is little
     temporary: list[str] = field(default_factory=list)  # those of them to drop
     numbers: str | None = None  # a table with the numbers of this step: see ``number``
 

@@ -148,7 +148,7 @@ class WindowMatch:
         return shift(frontier, self.lower)
 
     def due_times(self, side: Side, frontiers: StepFrontiers) -> tuple[int, int]:
-        """Return the least and greatest time of the rows of a side that have all their partners from this step on."""
+        """Return the least and greatest time of the rows of a side that become final in this step."""
         return self.closed_before(side, frontiers.before), self.closed_before(side, frontiers.after) - 1
 
     def gone_before(self, side: Side, frontier: int) -> int:

@@ -73,9 +73,9 @@ class JdbcConnector(SinkConnector):
         stream = writing.stream
         open_table(stream)
         if not writing.changelog:
-            return LiveSink(lambda _spark, _run: ByTasks(partial(_write_live, stream, None)))
+            return LiveSink(lambda _spark, run: ByTasks(partial(_write_live, stream, run, notes=False)))
         return LiveSink(
-            lambda _spark, run: ByTasks(partial(_write_live, stream, run)),
+            lambda _spark, run: ByTasks(partial(_write_live, stream, run, notes=True)),
             take_back=lambda _spark, run, _since: _take_back(stream, run),
         )
 
@@ -130,27 +130,24 @@ def _net(rows: pa.Table, target: StreamDef, uuids: Sequence[str]) -> pa.Table:
     return changes
 
 
-def _write_live(stream: StreamDef, run: RunName | None, rows: pa.Table) -> None:
-    """Write rows that have come together, in a task; for a ``run``, note before what their keys had."""
+def _write_live(stream: StreamDef, run: RunName, rows: pa.Table, *, notes: bool) -> None:
+    """Write rows that have come together, in a task; with ``notes``, note before what their keys had."""
     epoch = rows[EPOCH][0].as_py()
     rows = rows.drop_columns([EPOCH])
-    table = _opened(stream.model_dump_json())
-    if run is None:
-        table.write(rows, epoch)
-        return
-    void_rows.journal(run.folder, run.run, epoch, task_number()).note(rows, stream)
-    table.write(rows, epoch, check=run.require_newest)
+    if notes:
+        void_rows.journal(run.folder, run.run, epoch, task_number()).note(rows, stream)
+    _opened(stream.model_dump_json()).write(rows, epoch, check=run.refuse_later_run)
 
 
 def _take_back(stream: StreamDef, run: RunName) -> None:
     """Give keys back what they had before epochs that did not commit.
 
-    Tasks of the run before may not have ended yet.  One that commits after this has found the file of the new run, and
-    does not.  One that did not find it has noted its rows by now, and this waits for its commit.
+    Tasks of the run before may not have ended yet.  One that finds the file of the new run gives up.  One that looked
+    before that file was there had noted its rows, so they are known here, and this waits for its commit.
     """
     rows = void_rows.void_rows(run, stream)
     if rows is not None:
-        open_table(stream).write(rows, run.firsts[run.run], waits=True)
+        open_table(stream).write(rows, run.firsts[run.run], waits_for_writers=True, check=run.refuse_later_run)
     void_rows.forget(run)
 
 

@@ -94,13 +94,13 @@ class JdbcSink:
         batch_id: int,
         staging: Staging | None = None,
         *,
-        waits: bool = False,
+        waits_for_writers: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Write a batch, which may have been written before: rows, and others that are staged.
 
-        With ``waits``, transactions that have written to the table end first. ``check`` is called before the commit,
-        when these rows are locked: if it raises, nothing is written.
+        With ``waits_for_writers``, all transactions end first that have written these keys. ``check`` is called before
+        the commit, when the rows are locked: if it raises, nothing is written.
 
         Raises ``SinkOutageError`` where the database is down or hangs, ``ConnectorError`` where it refuses, and for
         several rows of a key, and ``StagedRowsLostError`` where staged rows are missing.
@@ -109,18 +109,20 @@ class JdbcSink:
         self._require_distinct(changes)
         self._require_values(changes)
         what = f"batch {batch_id} could not be written to {named(self.stream)}"
-        in_two_attempts(lambda: self._transact(changes, staging, waits, check), what, self.address)
+        in_two_attempts(lambda: self._transact(changes, staging, waits_for_writers, check), what, self.address)
 
     @property
     def uuids(self) -> list[str]:
         """The columns declared as texts that the table has as UUIDs."""
         return uuids_of(self.table, self.stream)
 
-    def _transact(self, changes: pa.Table, staging: Staging | None, waits: bool, check: Callable[[], None]) -> None:
+    def _transact(
+        self, changes: pa.Table, staging: Staging | None, waits_for_writers: bool, check: Callable[[], None]
+    ) -> None:
         if not changes.num_rows and not (staging and staging.staged):
             return
         with engine_of(self.address).connect() as connection, connection.begin() as transaction:
-            if waits:
+            if waits_for_writers:
                 with in_time(connection, self.address):
                     self.address.database.wait_for_writers(self.table, connection)
             for statement, values in self._statements(changes, staging, connection):

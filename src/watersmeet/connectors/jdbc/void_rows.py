@@ -6,6 +6,8 @@ so they are noted in the checkpoint: before a key is first written in an epoch.
     EPOCHS/sink/EPOCH-RUN-TASK-NUMBER.rows      rows of keys, with 1 in _tp_delta; -1: the key had no row
 
 A file that a crash has cut off is of rows that were never written: each has its checksum.
+
+A task may still write when its run has ended.  What becomes of its rows is told in connector.py.
 """
 
 from __future__ import annotations

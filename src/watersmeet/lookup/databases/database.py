@@ -86,9 +86,10 @@ class Database:
         raise NotImplementedError
 
     def wait_for_writers(self, table: sa.Table, connection: sa.Connection) -> None:
-        """Wait until other transactions that have written to the table end, and let none begin before this one ends.
+        """Wait for other transactions that have written to the table, and let none write until this one ends.
 
-        Nothing to do where a DELETE waits for an INSERT of the same key that is not committed.
+        By default nothing: a DELETE waits for a transaction that has inserted the same key.  Subclasses are for
+        databases in which it does not.
         """
 
     def require_upserts(

@@ -38,9 +38,9 @@ class PostgreSql(Database):
         }
 
     def wait_for_writers(self, table: sa.Table, connection: sa.Connection) -> None:
-        """Lock the table: a DELETE passes over a row that it cannot see yet."""
+        """Lock the table: a DELETE passes over a row that is not committed yet."""
         name = connection.dialect.identifier_preparer.format_table(table)
-        connection.exec_driver_sql(f"LOCK TABLE {name} IN SHARE MODE")
+        connection.exec_driver_sql(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
 
     def upsert(self, table: sa.Table, key: Sequence[sa.ColumnElement[Any]]) -> sa.Insert:
         """Return INSERT … ON CONFLICT over the key."""

@@ -19,23 +19,24 @@ class RunName:
 
     ``query`` names query and checkpoint, ``run`` is the run's number.  ``firsts`` has the first epochs of this and
     earlier runs, by number: what a run's predecessors gave from that epoch on comes again.  In ``folder`` a sink may
-    keep files.  ``successor`` is a file that is there once the next run has begun.
+    keep files.  One of ``successors``, which are files, is there once the next run has begun.
     """
 
     query: str
     run: int
     firsts: Mapping[int, int]
-    folder: str = ""
-    successor: str = ""
+    folder: str
+    successors: Sequence[str]
 
-    def require_newest(self) -> None:
-        """Raise ``CheckpointError`` if another run has begun: a task of this one that still runs must not write."""
-        filesystem, path = filesystem_of(self.successor)
-        if filesystem.get_file_info(path).type != pyarrow.fs.FileType.NotFound:
-            raise CheckpointError(
-                f"another run of this query has begun: run {self.run} writes nothing any more",
-                hint="run a query in one process alone",
-            )
+    def refuse_later_run(self) -> None:
+        """Raise ``CheckpointError`` if the next run has begun: what is left of this one must not write."""
+        for file in self.successors:
+            filesystem, path = filesystem_of(file)
+            if filesystem.get_file_info(path).type != pyarrow.fs.FileType.NotFound:
+                raise CheckpointError(
+                    f"the next run of this query has begun: run {self.run} writes nothing any more",
+                    hint="if two processes run this query, end one of them",
+                )
 
 
 @dataclass(frozen=True, slots=True)
