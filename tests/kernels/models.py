@@ -325,6 +325,7 @@ class Model:
     delays: dict[str, int]
     frontier: int = BEGIN
     newest: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STREAMS, BEGIN))
+    heard: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STREAMS, BEGIN))  # their own frontiers
     accepted: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     kept: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     late: Counter[str] = field(default_factory=Counter)
@@ -335,19 +336,31 @@ class Model:
         for name, values in step.rows:
             row = dict(zip(COLUMNS, values, strict=True))
             self.newest[name] = max(self.newest[name], row["ts"])
-            if row["ts"] >= self.frontier:
+            frontier = self.frontier_of(name)
+            if row["ts"] >= frontier:
                 fresh[name].append(row)
-                self.reopened += self.frontier != BEGIN and row["ts"] < self.frontier + self.shape.lateness
+                self.reopened += frontier != BEGIN and row["ts"] < frontier + self.shape.lateness
             else:
                 self.late[name] += 1
         for name, rows in fresh.items():
             self.accepted[name] += rows
         patience = self.shape.grace + self.shape.lateness
-        heard = [self.newest[name] - self.delays[name] - patience for name in STREAMS]
+        self.heard = {
+            name: BEGIN if newest == BEGIN else newest - self.delays[name] - patience
+            for name, newest in self.newest.items()
+        }
         if BEGIN not in self.newest.values():
-            self.frontier = max(self.frontier, min(heard))
+            self.frontier = max(self.frontier, min(self.heard[name] - self.waits(name) for name in STREAMS))
         for name in STREAMS:
             self.kept[name] += [row for row in fresh[name] if not self._is_done(name, row)]
+
+    def frontier_of(self, stream: str) -> int:
+        """The time below which rows of a stream are late."""
+        return self.frontier
+
+    def waits(self, stream: str) -> int:
+        """How far the frontier stays behind that of a stream."""
+        return 0
 
     def _is_done(self, stream: str, row: Row) -> bool:
         """A row that comes out once, or never, and has its partner or needs none."""
@@ -390,23 +403,27 @@ class Model:
 
 @dataclass
 class SlidingModel(Model):
-    """A sliding join: a probe row gives all its results once no row before it and no partner of it can come."""
+    """A sliding join: a probe row gives all its results once no row before it and no partner of it can come.
 
-    @property
-    def due(self) -> int:
-        """The time below which probe rows have been answered."""
-        reach = self.shape.upper if self.shape.probe == "l" else -self.shape.lower
-        return self.frontier - max(reach, 0)
+    So its frontier is that of answered probe rows, and rows are late by that of their own stream.
+    """
 
     def is_due(self, row: Row) -> bool:
-        return bool(row["ts"] < self.due)
+        return bool(row["ts"] < self.frontier)
+
+    def frontier_of(self, stream: str) -> int:
+        return max(self.frontier, self.heard[stream])
+
+    def waits(self, stream: str) -> int:
+        reach = self.shape.upper if self.shape.probe == "l" else -self.shape.lower
+        return 0 if stream == self.shape.probe else max(reach, 0)
 
     def answered(self, stream: str) -> list[Row]:
         return [row for row in self.accepted[stream] if stream != self.shape.probe or self.is_due(row)]
 
     def is_final(self, row: Row, stream: str) -> bool:
         last = self.shape.last_partner(stream, row)
-        return self.is_due(row) if stream == self.shape.probe else last is None or last < self.due
+        return self.is_due(row) if stream == self.shape.probe else last is None or last < self.frontier
 
     def _is_done(self, stream: str, row: Row) -> bool:
         """Of the build side: it has been answered, by a probe row of this step."""

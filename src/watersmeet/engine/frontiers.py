@@ -24,7 +24,9 @@ def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> S
     for control in inbox.controls:
         _apply_control(spec, manifest, Event.from_json(bytes(control.payload)))
     lags = {number: input.lag for number, input in enumerate(spec.inputs)}
-    manifest.advance(lags, [number for number, input in enumerate(spec.inputs) if not input.holds_back])
+    excluded = [number for number, input in enumerate(spec.inputs) if not input.holds_back]
+    waits = {number: input.waits for number, input in enumerate(spec.inputs)}
+    manifest.advance(lags, excluded, waits if any(waits.values()) else None)
     return StepFrontiers(before, manifest.frontier, _own(spec, manifest), own_before)
 
 

@@ -75,6 +75,7 @@ class InputSpec:
       ``$t`` (None: however far); those behind it are counted as ``reopened``.
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
     - ``in_order``: rows come in the order of their times, so they are late by the input's own frontier too.
+    - ``waits``: how far the operator's frontier stays behind the input's own, as rows of other inputs wait for it.
     - ``retracted_by``: hash columns that a row shares with its retraction; empty if none is ever retracted.
     - ``is_of_results``: the rows are results of another operator of the query; control events move its frontier.
     - ``until``: when a row is late, if not by its own time: once its window has ended.
@@ -97,6 +98,7 @@ class InputSpec:
     retracted_by: tuple[str, ...] = ()
     is_of_results: bool = False
     until: RowEnd | None = None
+    waits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

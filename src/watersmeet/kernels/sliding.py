@@ -6,15 +6,18 @@ Emits        all results of a probe row at once, when all its partners are there
 Order        results of probe rows by their time, then by the columns of ``order``, within a step and across steps.
              Rows of the build side without a partner are outside this order
 NULL times   (padded rows of an earlier join) match nothing, and are emitted first in the step that brings them
-Late rows    never reach the kernel
-Due          probe rows with t < D, the smaller of F and of the time below which they have all partners
-State        probe rows with t >= D, which wait, and build rows in the window of a probe row that is not due
+Late rows    never reach the kernel: each side's are those behind its own frontier
+Due          probe rows with t < F: the operator's frontier is the smaller of the probe side's own, and of that to which
+             the build side's own has brought all partners, ``wait_for_partners`` behind it
+State        probe rows with t >= F, which wait, and build rows in the window of a probe row that is not due
 
 The interval join gives a pair as soon as both rows are there, so whoever needs order stores results.  Here only rows
 are stored.
 
-Example, r probes, l is within 10 before it: l@5, l@12, r@14 and r@13 arrive.  At F = 13 neither is due.  At F = 15 both
-are: r@13 with l@5 and l@12, then r@14 with l@5 and l@12.  l@5 stays, since r@15 may still come; at F = 16 it is pruned.
+Example, r probes, l is within 10 before it: l@5, l@12, r@14 and r@13 arrive.  While r may still bring 13, or l 13, r@13
+is not due.  When the frontiers of both are 15, both are due: r@13 with l@5 and l@12, then r@14 with l@5 and l@12.  l@5
+stays, since r@15 may still come; at 16 it is pruned.  Were l within 10 after it, r@13 would wait until l's frontier is
+24, however far r's is.
 
 A step is one of the interval join whose new probe rows are those that are due, and are never stored.
 
@@ -25,7 +28,7 @@ in any order, and the frontier says what is complete.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +45,7 @@ _WAITING = "waiting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DueMatch(WindowMatch):
-    """The match of a step: ``probe`` rows are complete when they come, and the frontier is D."""
+    """The match of a step: ``probe`` rows are complete when they come."""
 
     probe: Side
 
@@ -80,15 +83,15 @@ class SlidingJoin:
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the waiting probe rows, and build rows from the time at which one may still be probed."""
-        due, build = self._due(frontier), self.probe.other
-        live = {self.probe: (_WAITING, due), build: (build.value, self.match.closed_before(build, due))}
+        build = self.probe.other
+        live = {self.probe: (_WAITING, frontier), build: (build.value, self.match.closed_before(build, frontier))}
         return dict(live[side] for side in Side)
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Probe with the rows that have become due; store the others, and new build rows."""
-        before, after = self._due(frontiers.before), self._due(frontiers.after)
+        before, after = frontiers.before, frontiers.after
         new = inputs[self.probe.index]
         waits = pc.fill_null(pc.greater_equal(new[TIME], pa.scalar(after, pa.int64())), False)
         due = new.filter(pc.invert(waits))
@@ -101,7 +104,7 @@ class SlidingJoin:
             gives_ids=False,
             state=state,
             inputs={self.probe.index: due, self.probe.other.index: inputs[self.probe.other.index]},
-            frontiers=replace(frontiers, before=before, after=after),
+            frontiers=frontiers,
             first_rid=first_rid,
             whole=bool(self.order),
         )
@@ -115,6 +118,9 @@ class SlidingJoin:
         result.forget[_WAITING] = after
         return result
 
-    def _due(self, frontier: int) -> int:
-        """D: the time below which probe rows have all their partners, and no earlier one can come."""
-        return min(frontier, self.match.closed_before(self.probe, frontier))
+
+def wait_for_partners(match: WindowMatch, probe: Side) -> int:
+    """How far the operator's frontier stays behind that of the build side: so much newer may a row's partners be."""
+    reach = match.upper if probe is Side.LEFT else None if match.lower is None else -match.lower
+    assert reach is not None
+    return max(reach, 0)

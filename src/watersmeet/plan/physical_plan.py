@@ -114,7 +114,8 @@ class Feed:
     ``times`` are the physical names of the event time that counts here: the first that is not NULL.  ``lag`` is how far
     this time may lie behind the sender's frontier (None: no bound), ``slack`` how far that frontier is expected to lie
     behind the newest rows.  A feed that does not ``hold back`` leaves the operator's frontier to the other.
-    ``retention``, ``in_order`` and ``until`` are those of ``InputSpec``.  The rows of a ``changelog`` carry weights.
+    ``retention``, ``in_order``, ``until`` and ``waits`` are those of ``InputSpec``.  The rows of a ``changelog`` carry
+    weights.
     """
 
     times: tuple[str, ...]
@@ -127,6 +128,7 @@ class Feed:
     retention: int | None = 0
     in_order: bool = False
     until: RowEnd | None = None
+    waits: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,10 @@ class PhysicalOperator(ABC):
 
     def fingerprint(self, inputs: Sequence[InputSpec], buckets: tuple[int, ...], output: pa.Schema) -> str:
         """A hash that changes whenever stored state could be misread: with inputs, types, kernel or buckets."""
-        described = [(input.schema.to_string(), input.source, input.lag, input.origin) for input in inputs]
+        described = [
+            (input.schema.to_string(), input.source, input.lag, input.origin, *([input.waits] if input.waits else []))
+            for input in inputs
+        ]
         return fingerprint_of((self.name, self.kernel, described, buckets, output.to_string()))
 
 

@@ -146,6 +146,7 @@ def _input_specs(
                     retracted_by=routed_by if feed.changelog and part.branches else (),
                     is_of_results=bool(part.branches),
                     until=feed.until,
+                    waits=feed.waits,
                 )
             )
         else:
@@ -156,7 +157,21 @@ def _input_specs(
             schema = _nullable(pa.schema([*fields, pa.field(TIME, pa.int64())]))
             sent_by = tuple(str(bucket) for bucket in sender.buckets)
             retracted_by = routed_by if feed.changelog else ()
-            inputs.append(InputSpec(schema, None, sent_by, feed.lag, "", True, 0, *texts, retracted_by=retracted_by))
+            inputs.append(
+                InputSpec(
+                    schema,
+                    None,
+                    sent_by,
+                    feed.lag,
+                    "",
+                    True,
+                    0,
+                    *texts,
+                    in_order=feed.in_order,
+                    retracted_by=retracted_by,
+                    waits=feed.waits,
+                )
+            )
     return inputs
 
 

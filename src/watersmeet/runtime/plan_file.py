@@ -88,8 +88,11 @@ def describe(spec: OperatorSpec) -> dict[str, str]:
         for number, input in enumerate(spec.inputs)
     }
     made = {f"input {number + 1} is made of": input.origin for number, input in enumerate(spec.inputs) if input.source}
+    waits = {
+        f"frontier behind input {number + 1}": str(each.waits) for number, each in enumerate(spec.inputs) if each.waits
+    }
     kernel = {f"{type(spec.kernel).__name__} {name}": repr(value) for name, value in _parts(spec.kernel)}
-    return {**inputs, **made, **kernel, "buckets": str(spec.buckets), "fingerprint": spec.fingerprint}
+    return {**inputs, **made, **waits, **kernel, "buckets": str(spec.buckets), "fingerprint": spec.fingerprint}
 
 
 def differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

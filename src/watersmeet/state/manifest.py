@@ -9,13 +9,13 @@ that no manifest names do not exist.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.errors import CheckpointError
-from watersmeet.kernels.api import FOREVER, NEVER
+from watersmeet.kernels.api import FOREVER, NEVER, shift
 from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
@@ -103,22 +103,29 @@ class Manifest:
             return False, min(live)
         return True, max((part.frontier for part in parts), default=NEVER)
 
-    def advance(self, lags: dict[int, int | None], excluded: Container[int] = ()) -> None:
+    def advance(
+        self, lags: Mapping[int, int | None], excluded: Container[int] = (), waits: Mapping[int, int] | None = None
+    ) -> None:
         """Advance each input's frontier to that of its parts minus its lag, and the operator's to their minimum.
 
-        Frontiers never decrease.  An input whose lag is None has no frontier before its end.  Inputs in ``excluded``
-        and idle inputs do not hold the operator back; if all others are idle, the furthest of them counts.
+        With ``waits``, for all inputs, the operator's stays behind that of each by so much.  Frontiers never decrease.
+        An input whose lag is None has no frontier before its end.  Inputs in ``excluded`` and idle inputs do not hold
+        the operator back; if all others are idle, the furthest of them counts.
         """
-        reported = []
+        reported: dict[int, tuple[bool, int]] = {}
         for input, lag in lags.items():
             idle, frontier = self.input_frontier(input)
             if frontier not in (NEVER, FOREVER):
                 frontier = NEVER if lag is None else frontier - lag
             self.own[input] = max(self.own.get(input, NEVER), frontier)
             if input not in excluded:
-                reported.append((idle, frontier))
-        live = [frontier for idle, frontier in reported if not idle]
-        self.frontier = max(self.frontier, min(live) if live else max(frontier for _, frontier in reported))
+                reported[input] = idle, frontier
+        live = [frontier for idle, frontier in reported.values() if not idle]
+        shared = min(live) if live else max(frontier for _, frontier in reported.values())
+        if waits:  # what waits for an idle input goes on as if it were as far as the others
+            self.own |= {input: max(self.own[input], shared) for input, (idle, _) in reported.items() if idle}
+            shared = min(shift(self.own[input], -wait) for input, wait in waits.items())
+        self.frontier = max(self.frontier, shared)
 
     def to_json(self) -> bytes:
         """Encode the manifest for the store, with its checksum."""

@@ -35,6 +35,10 @@ class Interval:
         """Return the interval of all sums of one number from each."""
         return Interval(_sum(self.lower, other.lower), _sum(self.upper, other.upper))
 
+    def times(self, factor: int) -> Interval:
+        """Return the interval of products with a positive factor."""
+        return Interval(*(None if end is None else end * factor for end in (self.lower, self.upper)))
+
     def negated(self) -> Interval:
         """Return the interval mirrored at 0."""
         return Interval(
@@ -211,6 +215,8 @@ def _linear(node: exp.Expr, times: TimeColumns, number_scale: int) -> Linear | N
         case exp.Literal() if not node.is_string and number_scale and "e" not in node.name.lower():
             units = Fraction(node.name) * number_scale
             return Linear({}, int(units)) if units.denominator == 1 else None
+        case exp.Cast(this=exp.Column()) if number_scale and node.to.is_type(exp.DataType.Type.BIGINT):
+            return _linear(node.this, times, number_scale)  # an integer event time has 64 bits at most
         case exp.Neg():
             inner = _linear(node.this, times, number_scale)
             return None if inner is None else Linear({}, 0).plus(inner, -1)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watersmeet.kernels.api import Side
-from watersmeet.kernels.sliding import SlidingJoin
+from watersmeet.kernels.sliding import SlidingJoin, wait_for_partners
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Join, timed
@@ -66,12 +66,15 @@ def sliding_order(join: Join, query: LogicalQuery, sources: Sources) -> Ties:
 def plan_sliding(context: JoinContext, feeds: Sequence[Feed]) -> SlidingOperator:
     """The operator of a sliding join."""
     assert context.join.probe is not None
-    match = window_match(context, feeds)
-    leader = context.query.inputs[context.join.condition.leaders[context.join.probe.index][0]]
+    probe, match = context.join.probe, window_match(context, feeds)
+    feeds = [replace(feed, in_order=True) for feed in feeds]
+    build = probe.other.index
+    feeds[build] = replace(feeds[build], waits=wait_for_partners(match, probe))
+    leader = context.query.inputs[context.join.condition.leaders[probe.index][0]]
     order = sliding_order(context.join, context.query, context.sources)
     return SlidingOperator(
         name=context.name,
-        kernel=SlidingJoin(match, context.join.probe, order),
+        kernel=SlidingJoin(match, probe, order),
         time=f"{leader.alias}.{leader.time.column}",
         is_whole=context.single_bucket or context.query.settings.buckets == 1,
         feeds=tuple(feeds),

@@ -29,7 +29,8 @@ from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.emission import emits_at_once
 from watersmeet.plan.external_tables import require_key, table_of
-from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.conditions import in_event_times, inputs_of, time_columns
+from watersmeet.plan.logical.implied_bounds import implied_bounds
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Differences, Interval
 from watersmeet.plan.logical.tree import (
@@ -42,6 +43,7 @@ from watersmeet.plan.logical.tree import (
     Leaf,
     Node,
     changing,
+    leaves_of,
     nullable,
     timed,
 )
@@ -79,6 +81,7 @@ def _analyzed(join: Join, query: LogicalQuery) -> JoinCondition:
         return _analyzed_asof(join, join.asof, terms, query)
     if changing(join):
         return _analyzed_changing(join, terms)
+    _add_implied(join, terms, query)
     loose = {(i, j): interval for i, j, interval in join.condition.loose}
     implied = {(i, j): interval for i, j, interval in join.condition.implied}
     differences = _known(join.left).union(_known(join.right))
@@ -129,6 +132,30 @@ def _analyzed(join: Join, query: LogicalQuery) -> JoinCondition:
         lags=_lags(join, leaders, bounds, differences, ttl),
         differences=differences,
     )
+
+
+def _add_implied(join: Join, terms: ConditionTerms, query: LogicalQuery) -> None:
+    """Add the bounds that several conditions set together, where neither a bound nor an expiry does so alone."""
+    if join.null_aware or table_of(join) is not None:
+        return
+    filters = [each for leaf in leaves_of(join) for each in leaf.input.filters]
+    conditions = [in_event_times(each, query.inputs, query.columns) for each in (*join.condition.residual, *filters)]
+    found = implied_bounds(conditions, time_columns(query.inputs, query.columns), query.columns)
+    for (i, j), interval in found.items():
+        pair, interval = ((i, j), interval) if i in join.left.visible else ((j, i), interval.negated())
+        if not (pair[0] in join.left.visible and pair[1] in join.right.visible):
+            continue
+        known = terms.bounds.get(pair, Interval())
+        leaders: Leaders = ((pair[0],), (pair[1],))
+        lasting = (
+            _expiries(join, side, bound, leaders, query.inputs, query.columns)
+            for side, bound in ((Side.LEFT, known.upper), (Side.RIGHT, known.lower))
+        )
+        of_left, of_right = (bool(each) for each in lasting)
+        upper = interval.upper if known.upper is None and not of_left else None
+        lower = interval.lower if known.lower is None and not of_right else None
+        if lower is not None or upper is not None:
+            terms.bounds[pair] = known.intersect(Interval(lower, upper))
 
 
 def _expiries(

@@ -95,17 +95,8 @@ def _all_sliding(node: Node, query: LogicalQuery) -> Node:
 
 
 def _sliding(join: Join, probe: Side) -> Join:
-    """The join with a probe side: build rows in a result may be older, by as much as probe rows wait."""
+    """The join with a probe side: its frontier is that of the probe rows that have been answered."""
     lags = dict(join.condition.lags)
-    wait = _waiting_time(join, probe)
-    for input in join.child(probe.other).visible:
-        if (lag := lags.get(input)) is not None:
-            lags[input] = lag + wait
+    if isinstance(leaf := join.child(probe), Leaf):
+        lags[leaf.input.index] = 0
     return replace(join, probe=probe, condition=replace(join.condition, lags=lags))
-
-
-def _waiting_time(join: Join, probe: Side) -> int:
-    """How far behind the frontier a probe row may be that waits for partners."""
-    bounds = join.condition.bounds if probe is Side.LEFT else join.condition.bounds.negated()
-    assert bounds.upper is not None
-    return max(bounds.upper, 0)
