@@ -118,6 +118,7 @@ def test_what_has_no_order_breaks_no_ties(kind: str) -> None:
 def test_explain_names_the_order_that_dates_rows() -> None:
     lines = explain(plan_of(f"{AB} AND {NEAR}")).splitlines()
     assert "  dated by sn, its declared order (sn, other DESC); a row behind its frontier is late" in lines
+    assert "  results are not in order of a.sn or b.sn: each comes with its later row" in lines
     assert "  window -3 rows <= b.sn - a.sn <= 3 rows" in lines
     assert "  its declared order (sn) dates no rows: no window, ORDER BY or EMIT FINAL is over it alone" in explain(
         plan_of(f"{AB} EMIT CHANGELOG")

@@ -35,8 +35,9 @@ class SlidingOperator(IntervalOperator):
         assert build is not None
         return {probe: max(wait, 0), probe.other: build + max(wait, 0)}
 
-    def order_lines(self) -> Iterator[str]:
+    def order_lines(self, declared: Sequence[str]) -> Iterator[str]:
         """By what results are ordered, and which are outside the order."""
+        del declared
         probe = self.kernel.probe
         outside = ""
         if self.match.kind.emits_unmatched(probe.other):

@@ -54,7 +54,8 @@ class WindowedOperator(PhysicalOperator):
             bound = None if stuck else self.reaches[side]
             reach = None if bound is None else span_text(max(bound, 0), inputs[side].time.unit)
             yield f"  state of the {name.value} side: {stuck or self.state_text(side, reach, inputs[side.other])}"
-        yield from self.order_lines()
+        declared = [f"{input.alias}.{input.time.column}" for input in (left, right) if input.dated_by is not None]
+        yield from self.order_lines(declared)
         yield from self.skew_lines(plan)
         if retractions := list(self.retraction_texts()):
             yield f"  results are emitted at once; {', '.join(retractions)}"
@@ -92,9 +93,10 @@ class WindowedOperator(PhysicalOperator):
         """What becomes of left rows that are results whatever their partners, once they are emitted."""
         return ", whatever their partners, and not stored"
 
-    def order_lines(self) -> Iterator[str]:
-        """The order that results have."""
-        return iter(())
+    def order_lines(self, declared: Sequence[str]) -> Iterator[str]:
+        """What becomes of the order of the inputs; ``declared``: their times that are declared orders."""
+        if declared:
+            yield f"  results are not in order of {' or '.join(declared)}: each comes with its later row"
 
     def skew_lines(self, plan: PhysicalPlan) -> Iterator[str]:
         """What is done about hot keys."""
