@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
 from tests.plan.test_expiries import optimized
+from watersmeet.bind.statement import bind
 from watersmeet.plan.logical.conditions import conjuncts
 from watersmeet.plan.logical.implied_bounds import implied_bounds
 from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import InputColumn, Join
+from watersmeet.plan.passes import optimize
+from watersmeet.testing.harness import load_script
 
 #: Physical names: the time and a column of each of two inputs.
 INPUTS = {"at": 0, "ax": 0, "bt": 1, "bx": 1}
@@ -63,6 +66,7 @@ def test_no_row_that_meets_all_conditions_lies_outside(conditions: list[tuple[st
         ("3 * bt - 3 * at < 2 * bx AND bx < 10", None, 5),
         ("bt - at < 1.5 * bx AND bx <= 3", None, 4),
         ("bt <= at + bx", None, None),
+        ("bt <= at + bx AND bx <= 9223372036854775807", None, None),
         ("2 * bt <= at + bx AND bx < 3", None, None),
         ("bt <= at + bx OR bx < 3", None, None),
         ("bt <= at + 1e0 * bx AND bx < 3", None, None),
@@ -77,6 +81,11 @@ def test_bounds_are_in_units_of_internal_event_time() -> None:
     assert implied("bt < at + bx AND bx <= 5", 1_000_000) == {(0, 1): Interval(upper=4_000_000)}
     of_instants = implied("bt < at + bx * INTERVAL '2' SECONDS AND bx <= 5", is_integer=False)
     assert of_instants == {(0, 1): Interval(upper=10_000_000 - 1)}
+
+
+@pytest.mark.parametrize("interval", ["INTERVAL '1' MONTH", "bx * INTERVAL '1' YEAR", "INTERVAL '0.0000001' SECOND"])
+def test_an_interval_without_a_fixed_length_says_nothing(interval: str) -> None:
+    assert implied(f"bt < at + {interval} AND bx < 5", is_integer=False) == {}
 
 
 def test_conditions_that_narrow_each_other_without_end_are_given_up() -> None:
@@ -98,6 +107,29 @@ def test_a_join_gets_the_bound_that_it_lacks(condition: str, lower: int | None, 
     root = optimized(f"a JOIN b ON a.k = b.k AND {condition}").root
     assert isinstance(root, Join)
     assert root.condition.bounds == Interval(lower, upper)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["b.ts >= a.ts SETTINGS join_ttl = '1 hour'", "b.ts >= a.ts + 10"],
+    ids=["join_ttl says when rows go", "no two rows can match"],
+)
+def test_a_join_that_was_taken_without_the_window_still_is(rest: str) -> None:
+    root = optimized(f"a LEFT JOIN b ON a.k = b.k AND b.ts <= a.ts + b.ttl AND b.ttl BETWEEN 0 AND 5 AND {rest}").root
+    assert isinstance(root, Join)
+    assert root.condition.bounds.upper is None
+
+
+def test_rows_are_not_dated_by_an_order_for_conditions_of_several_joins() -> None:
+    """Only those of one join set a window together."""
+    streams = "".join(
+        f"CREATE STREAM {name} (id INT, sn BIGINT, x INT, ts TIMESTAMP, WATERMARK FOR ts AS ts)"
+        " WITH (ordered_by = 'sn');"
+        for name in "abc"
+    )
+    joins = "a LEFT JOIN b ON a.id = b.id AND a.sn + b.x > b.sn LEFT JOIN c ON c.id = a.id AND b.x < 5"
+    defined, query = load_script(f"{streams} SELECT a.id FROM {joins} EMIT CHANGELOG")
+    assert [each.dated_by for each in optimize(bind(query, defined)).inputs] == [None, None, None]
 
 
 def test_filters_of_a_stream_count_where_they_are_tested_before_the_join() -> None:

@@ -17,6 +17,7 @@ from math import ceil, floor, gcd, lcm
 
 from sqlglot import exp
 
+from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.times import interval_micros
 from watersmeet.expressions.type_groups import INTEGERS
 from watersmeet.plan.logical.key_types import type_of
@@ -25,6 +26,8 @@ from watersmeet.plan.logical.tree import InputColumn
 
 #: Intervals may become narrower without end, as those of x < y AND y < x.
 _MOST_ROUNDS = 20
+#: In units of internal event time: nine years in microseconds.
+_LARGEST = 2**48
 
 #: Two inputs.
 Pair = tuple[int, int]
@@ -37,8 +40,8 @@ def implied_bounds(
 ) -> dict[Pair, Interval]:
     """Return what all conditions together say of the distances of event times, in units of internal event time.
 
-    Of inputs i < j, bounds of (time of j - time of i).  Conditions that are no comparison of sums say nothing.
-    Raises ``UnsupportedError`` for an interval without a fixed length.
+    Of inputs i < j, bounds of (time of j - time of i).  Conditions that are no comparison of sums say nothing.  A bound
+    beyond ``_LARGEST`` is left out: it comes from the limits of a column's type, and no row would ever leave by it.
     """
     inequalities = [each for condition in conditions for each in _inequalities(condition, times, columns)]
     known: dict[_Variable, Interval] = {}
@@ -49,7 +52,19 @@ def implied_bounds(
         if known == before:
             break
     distances = ((variable, interval) for variable, interval in known.items() if not isinstance(variable, str))
-    return {pair: interval.times(scale) for (pair, scale), interval in distances}
+    return {pair: _without_formal(interval.times(scale)) for (pair, scale), interval in distances}
+
+
+def _without_formal(interval: Interval) -> Interval:
+    return Interval(*(None if end is None or abs(end) > _LARGEST else end for end in (interval.lower, interval.upper)))
+
+
+def _micros(interval: exp.Interval) -> Fraction | None:
+    """The length of an interval; None if it has no fixed one."""
+    try:
+        return Fraction(interval_micros(interval))
+    except UnsupportedError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +178,8 @@ class _Reader:
             case exp.Column():
                 return self._column(node)
             case exp.Interval():
-                return None if self.is_integer else _Sum(constant=Fraction(interval_micros(node)))
+                micros = None if self.is_integer else _micros(node)
+                return None if micros is None else _Sum(constant=micros)
             case exp.Literal():
                 number = self._number(node)
                 return None if number is None or not self.is_integer else _Sum(constant=number)
@@ -196,7 +212,8 @@ class _Reader:
             one, other = other, one
         if isinstance(other, exp.Interval):
             count = None if self.is_integer else _Reader(lambda _: None, self.columns, is_integer=True).sum_of(one)
-            return None if count is None else count.scaled(Fraction(interval_micros(other)))
+            micros = _micros(other)
+            return None if count is None or micros is None else count.scaled(micros)
         for factor, rest in ((one, other), (other, one)):
             if (number := self._number(factor)) is not None:
                 found = self.sum_of(rest)

@@ -23,10 +23,9 @@ from watersmeet.expressions.event_time import EventTime, TimeUnit
 from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.conditions import inputs_of, time_columns
-from watersmeet.plan.logical.implied_bounds import implied_bounds
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import time_bounds
-from watersmeet.plan.logical.tree import Input, InputColumn, Leaf, Node, joins_of, leaves_of, met_in_time
+from watersmeet.plan.logical.tree import Input, InputColumn, Leaf, Node, joins_of, met_in_time
 from watersmeet.plan.passes.expiries import RowSide, expiry_of
 from watersmeet.plan.rising import rising_of
 
@@ -118,9 +117,7 @@ def _compared(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
         read = {i for column in condition.find_all(exp.Column) if (time := times(column)) is not None for i in time[:1]}
         if read and (time_bounds(condition, times) is not None or _expires(condition, read, query, inputs)):
             found |= read
-    filters = (each for leaf in leaves_of(query.root) for each in leaf.input.filters)
-    implied = implied_bounds((*_conditions(query), *filters), times, query.columns)
-    return frozenset(found.union(*implied))
+    return frozenset(found)
 
 
 def _expires(condition: exp.Expr, read: Set[int], query: LogicalQuery, inputs: Sequence[Input]) -> bool:

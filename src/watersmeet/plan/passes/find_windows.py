@@ -135,8 +135,12 @@ def _analyzed(join: Join, query: LogicalQuery) -> JoinCondition:
 
 
 def _add_implied(join: Join, terms: ConditionTerms, query: LogicalQuery) -> None:
-    """Add the bounds that several conditions set together, where neither a bound nor an expiry does so alone."""
-    if join.null_aware or table_of(join) is not None:
+    """Add the bounds that several conditions set together, where neither a bound nor an expiry does so alone.
+
+    A join with ``join_ttl`` keeps that.  One in which no two rows can match by the bounds stays as it is: a message
+    about an empty window would name what nobody has written.
+    """
+    if join.null_aware or table_of(join) is not None or query.settings.join_ttl is not None:
         return
     filters = [each for leaf in leaves_of(join) for each in leaf.input.filters]
     conditions = [in_event_times(each, query.inputs, query.columns) for each in (*join.condition.residual, *filters)]
@@ -154,8 +158,9 @@ def _add_implied(join: Join, terms: ConditionTerms, query: LogicalQuery) -> None
         of_left, of_right = (bool(each) for each in lasting)
         upper = interval.upper if known.upper is None and not of_left else None
         lower = interval.lower if known.lower is None and not of_right else None
-        if lower is not None or upper is not None:
-            terms.bounds[pair] = known.intersect(Interval(lower, upper))
+        bounds = known.intersect(Interval(lower, upper))
+        if bounds != known and not bounds.is_empty:
+            terms.bounds[pair] = bounds
 
 
 def _expiries(

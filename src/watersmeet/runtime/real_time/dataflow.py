@@ -41,13 +41,14 @@ from watersmeet.runtime.worker_tasks import PackTask
 class LiveDataflow:
     """A built query: its results as ``written`` takes them, its operators, and the task slots that it needs.
 
-    ``tasks`` are the operators that run in one task, by name.
+    ``tasks`` are the operators that run in one task, by name; each of ``stages`` needs a slot for every bucket.
     """
 
     frame: DataFrame
     operators: tuple[OperatorSpec, ...]
     tasks: tuple[tuple[str, ...], ...]
     slots: int
+    stages: int
 
 
 def live_inputs(plan: PhysicalPlan, sources: Mapping[str, Source]) -> dict[str, LiveRecords]:
@@ -123,7 +124,7 @@ def build_live(
     found = observed.where(F.col(COUNTER).isNull()).drop(COUNTER)
     slots = sum(tasks.values()) + len(stages) * (len(buckets) + (control is not None))
     names = tuple(tuple(specs[number].name for number in task) for task in plan.tasks)
-    return LiveDataflow(found, tuple(each.spec for each in operators), names, slots)
+    return LiveDataflow(found, tuple(each.spec for each in operators), names, slots, len(stages))
 
 
 @dataclass(frozen=True, slots=True)

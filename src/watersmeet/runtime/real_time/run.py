@@ -81,7 +81,7 @@ class RealTime:
             dataflow = build_live(
                 spark, job.plan, sources, buckets, resources, epochs, origin, self.control, kept=kept, joint=joint
             )
-            check_slots(spark, dataflow.slots)
+            check_slots(spark, dataflow.slots, len(buckets), dataflow.stages)
             operators, tasks = dataflow.operators, dataflow.tasks
             plan = job.checkpoint.accept(stored, buckets, operators, seek, settings.mode, tasks=tasks)
             if job.said is not None:

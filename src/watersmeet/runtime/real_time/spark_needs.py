@@ -23,17 +23,27 @@ def check_setting(spark: SparkSession) -> None:
         )
 
 
-def check_slots(spark: SparkSession, needed: int) -> None:
-    """Raise ``ConfigError`` if Spark cannot run all tasks at once: they would wait for each other without end."""
+def check_slots(spark: SparkSession, needed: int, buckets: int, stages: int) -> None:
+    """Raise ``ConfigError`` if Spark cannot run all tasks at once: they would wait for each other without end.
+
+    Of those ``needed``, each of the ``stages`` has a task for every bucket.
+    """
     context: Any = spark.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
     slots = int(context.maxNumConcurrentTasks(profile))
     if slots >= needed:
         return
-    master = str(spark.sparkContext.master)
+    fitting = buckets - -(-(needed - slots) // stages)
+    fewer = f"SETTINGS buckets = {fitting}, or " if fitting > 0 else ""
+    more = "give Spark more executors or cores (spark.executor.cores)"
+    if is_local(str(spark.sparkContext.master)):
+        more = (
+            f"start Spark with master local[{needed}] or more, and keep buckets = {buckets}: slots are threads, which"
+        )
+        more += " need no cores of their own"
     raise ConfigError(
         f"in real time all tasks of this query run at once: it needs {needed} task slots, and Spark has {slots}",
-        hint=f"start Spark with master local[{needed}] or more: slots are threads, which need no cores of their own"
-        if is_local(master)
-        else "give Spark more executors or cores (spark.executor.cores), or the query fewer SETTINGS buckets",
+        detail=f"{stages * buckets} of them for {buckets} buckets, of which there is by default one for each shuffle"
+        " partition",
+        hint=f"{fewer}{more}",
     )
