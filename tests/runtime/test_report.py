@@ -81,6 +81,18 @@ def test_an_operator_tells_what_it_holds_and_how_far_it_is() -> None:
     assert join.worker_bytes == 5_000
 
 
+@pytest.mark.parametrize(
+    ("lag", "unit", "text"),
+    [
+        (2_742_808, TimeUnit.TIMESTAMP, "2.742 s"),
+        (2_742_808, TimeUnit.ROWS, "2742808 rows"),
+        (808, TimeUnit.TIMESTAMP, "808 µs"),
+    ],
+)
+def test_a_lag_is_told_in_whole_milliseconds(lag: int, unit: TimeUnit, text: str) -> None:
+    assert OperatorReport(frontier=5, newest=5 + lag, unit=unit).lag_text == text
+
+
 def test_what_is_not_known_is_not_made_up() -> None:
     other = report().operators["join_2"]
     assert (other.frontier, other.lag, other.lag_text) == (None, None, "")

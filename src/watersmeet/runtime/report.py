@@ -13,6 +13,9 @@ from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.runtime.metrics import kernel_counters
 from watersmeet.runtime.run_progress import RunProgress
 
+_MILLISECOND = 1_000
+"""In units of internal event time."""
+
 Counts = Mapping[str, int]
 
 
@@ -83,8 +86,11 @@ class OperatorReport(RowCounts):
 
     @property
     def lag_text(self) -> str:
-        """The lag in words; empty if it is not known."""
-        return "" if self.lag is None else span_text(self.lag, self.unit)
+        """The lag in words, from a millisecond on in whole ones; empty if it is not known."""
+        if self.lag is None:
+            return ""
+        counts_time = self.unit is not TimeUnit.ROWS and self.lag >= _MILLISECOND
+        return span_text(self.lag - self.lag % _MILLISECOND if counts_time else self.lag, self.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
