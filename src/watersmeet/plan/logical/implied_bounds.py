@@ -180,9 +180,8 @@ class _Reader:
             case exp.Interval():
                 micros = None if self.is_integer else _micros(node)
                 return None if micros is None else _Sum(constant=micros)
-            case exp.Literal():
-                number = self._number(node)
-                return None if number is None or not self.is_integer else _Sum(constant=number)
+            case exp.Literal() if self.is_integer and node.is_int:  # Spark may round products with other numbers
+                return _Sum(constant=Fraction(node.name))
             case exp.Neg():
                 inner = self.sum_of(node.this)
                 return None if inner is None else inner.scaled(Fraction(-1))
@@ -207,23 +206,16 @@ class _Reader:
         return _Sum(columns={node.name: Fraction(1)})
 
     def _product(self, one: exp.Expr, other: exp.Expr) -> _Sum | None:
-        """A product with a number; among instants, of a column or a number and an interval."""
+        """A product with a whole number; among instants, of such a sum and an interval."""
         if isinstance(one, exp.Interval):
             one, other = other, one
         if isinstance(other, exp.Interval):
             count = None if self.is_integer else _Reader(lambda _: None, self.columns, is_integer=True).sum_of(one)
             micros = _micros(other)
             return None if count is None or micros is None else count.scaled(micros)
-        for factor, rest in ((one, other), (other, one)):
-            if (number := self._number(factor)) is not None:
-                found = self.sum_of(rest)
-                return None if found is None else found.scaled(number)
-        return None
-
-    def _number(self, node: exp.Expr) -> Fraction | None:
-        node = node.unnest()
-        if isinstance(node, exp.Neg):
-            inner = self._number(node.this)
-            return None if inner is None else -inner
-        is_number = isinstance(node, exp.Literal) and not node.is_string and "e" not in node.name.lower()
-        return Fraction(node.name) if is_number else None
+        left, right = self.sum_of(one), self.sum_of(other)
+        if left is None or right is None:
+            return None
+        if left.number is not None:
+            return right.scaled(left.number)
+        return left.scaled(right.number) if right.number is not None else None

@@ -35,12 +35,12 @@ def check_slots(spark: SparkSession, needed: int, buckets: int, stages: int) -> 
         return
     fitting = buckets - -(-(needed - slots) // stages)
     fewer = f"SETTINGS buckets = {fitting}, or " if fitting > 0 else ""
-    more = "give Spark more executors or cores (spark.executor.cores)"
-    if is_local(str(spark.sparkContext.master)):
-        more = (
-            f"start Spark with master local[{needed}] or more, and keep buckets = {buckets}: slots are threads, which"
-        )
-        more += " need no cores of their own"
+    more = (
+        f"start Spark with master local[{needed}] or more, and keep buckets = {buckets}: slots are threads, which need"
+        " no cores of their own"
+        if is_local(str(spark.sparkContext.master))
+        else "give Spark more executors or cores (spark.executor.cores)"
+    )
     raise ConfigError(
         f"in real time all tasks of this query run at once: it needs {needed} task slots, and Spark has {slots}",
         detail=f"{stages * buckets} of them for {buckets} buckets, of which there is by default one for each shuffle"
