@@ -10,8 +10,9 @@ becomes narrower (constraint propagation with interval labels: Davis 1987).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, gcd, lcm
 
@@ -21,6 +22,7 @@ from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.times import interval_micros
 from watersmeet.expressions.type_groups import INTEGERS
 from watersmeet.plan.logical.key_types import type_of
+from watersmeet.plan.logical.sums import Sum, sum_of, times_interval
 from watersmeet.plan.logical.time_bounds import Interval, TimeColumns
 from watersmeet.plan.logical.tree import InputColumn
 
@@ -59,14 +61,6 @@ def _without_formal(interval: Interval) -> Interval:
     return Interval(*(None if end is None or abs(end) > _LARGEST else end for end in (interval.lower, interval.upper)))
 
 
-def _micros(interval: exp.Interval) -> Fraction | None:
-    """The length of an interval; None if it has no fixed one."""
-    try:
-        return Fraction(interval_micros(interval))
-    except UnsupportedError:
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class _Inequality:
     """``constant + each factor * its variable >= 0``."""
@@ -80,7 +74,7 @@ class _Inequality:
             others = [
                 _most(known.get(other, Interval()), by) for other, by in self.factors.items() if other != variable
             ]
-            if (most := _sum_of(others)) is not None:
+            if (most := _total(others)) is not None:
                 bound = -(self.constant + most) / factor
                 narrower = Interval(lower=ceil(bound)) if factor > 0 else Interval(upper=floor(bound))
                 known[variable] = known.get(variable, Interval()).intersect(narrower)
@@ -92,34 +86,9 @@ def _most(interval: Interval, factor: Fraction) -> Fraction | None:
     return None if end is None else factor * end
 
 
-def _sum_of(numbers: Sequence[Fraction | None]) -> Fraction | None:
+def _total(numbers: Sequence[Fraction | None]) -> Fraction | None:
     known = [each for each in numbers if each is not None]
     return sum(known, Fraction(0)) if len(known) == len(numbers) else None
-
-
-@dataclass(slots=True)
-class _Sum:
-    """Event times and columns with factors, and a constant, in the unit of the event times."""
-
-    times: dict[int, Fraction] = field(default_factory=dict)
-    columns: dict[str, Fraction] = field(default_factory=dict)
-    constant: Fraction = Fraction(0)
-
-    def plus(self, other: _Sum, factor: Fraction) -> _Sum:
-        times, columns = dict(self.times), dict(self.columns)
-        for input, by in other.times.items():
-            times[input] = times.get(input, Fraction(0)) + factor * by
-        for name, by in other.columns.items():
-            columns[name] = columns.get(name, Fraction(0)) + factor * by
-        return _Sum(times, columns, self.constant + factor * other.constant)
-
-    def scaled(self, factor: Fraction) -> _Sum:
-        return _Sum().plus(self, factor)
-
-    @property
-    def number(self) -> Fraction | None:
-        """The sum, if it is a plain number."""
-        return None if self.times or self.columns else self.constant
 
 
 def _inequalities(condition: exp.Expr, times: TimeColumns, columns: Mapping[str, InputColumn]) -> Iterator[_Inequality]:
@@ -132,21 +101,27 @@ def _inequalities(condition: exp.Expr, times: TimeColumns, columns: Mapping[str,
         return
     ((scale, is_integer),) = units
     reader = _Reader(times, columns, is_integer)
-    left, right = reader.sum_of(condition.this), reader.sum_of(condition.expression)
+    try:
+        left, right = sum_of(condition.this, reader.read), sum_of(condition.expression, reader.read)
+    except UnsupportedError:  # an interval without a fixed length
+        return
     if left is None or right is None:
         return
     rest = right.plus(left, Fraction(-1))  # not negative, if the condition is ``left <= right``
     if isinstance(condition, exp.GT | exp.GTE):
-        rest = rest.scaled(Fraction(-1))
+        rest = rest.times(Fraction(-1))
     yield from _inequality(rest, scale, is_strict=isinstance(condition, exp.LT | exp.GT))
     if isinstance(condition, exp.EQ):
-        yield from _inequality(rest.scaled(Fraction(-1)), scale, is_strict=False)
+        yield from _inequality(rest.times(Fraction(-1)), scale, is_strict=False)
 
 
-def _inequality(rest: _Sum, scale: int, *, is_strict: bool) -> Iterator[_Inequality]:
+def _inequality(rest: Sum[str | int], scale: int, *, is_strict: bool) -> Iterator[_Inequality]:
     """Yield that a sum is not negative (if ``is_strict``: positive), unless it has a single event time."""
-    factors: dict[_Variable, Fraction] = {name: by for name, by in rest.columns.items() if by}
-    times = {input: by for input, by in rest.times.items() if by}
+    total: dict[str | int, Fraction] = defaultdict(Fraction)
+    for factor, variable in rest.terms:
+        total[variable] += factor
+    factors: dict[_Variable, Fraction] = {name: by for name, by in total.items() if isinstance(name, str) and by}
+    times = {input: by for input, by in total.items() if isinstance(input, int) and by}
     if times:
         if len(times) != 2 or sum(times.values(), Fraction(0)):
             return
@@ -165,57 +140,33 @@ def _common_divisor(numbers: Sequence[Fraction]) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Takes expressions apart; event times are whole numbers (``is_integer``) or instants, in microseconds."""
+    """Reads the parts of sums: event times, as the numbers of their inputs, columns by name, and constants.
+
+    Event times are whole numbers (``is_integer``) or instants, in microseconds.
+    """
 
     time_columns: TimeColumns
     columns: Mapping[str, InputColumn]
     is_integer: bool
 
-    def sum_of(self, node: exp.Expr) -> _Sum | None:
-        """An expression as a sum; None if it is none."""
-        node = node.unnest()
+    def read(self, node: exp.Expr) -> Sum[str | int] | None:
+        """An event time, a column, a whole number or an interval; Spark may round products with other numbers."""
         match node:
-            case exp.Column():
-                return self._column(node)
-            case exp.Interval():
-                micros = None if self.is_integer else _micros(node)
-                return None if micros is None else _Sum(constant=micros)
-            case exp.Literal() if self.is_integer and node.is_int:  # Spark may round products with other numbers
-                return _Sum(constant=Fraction(node.name))
-            case exp.Neg():
-                inner = self.sum_of(node.this)
-                return None if inner is None else inner.scaled(Fraction(-1))
-            case exp.Add() | exp.Sub():
-                left, right = self.sum_of(node.this), self.sum_of(node.expression)
-                if left is None or right is None:
-                    return None
-                return left.plus(right, Fraction(1 if isinstance(node, exp.Add) else -1))
-            case exp.Mul():
-                return self._product(node.this.unnest(), node.expression.unnest())
-            case exp.Cast() if node.to.is_type(*INTEGERS):  # a number out of range is an error
-                return self.sum_of(node.this) if type_of(node.this, self.columns).is_type(*INTEGERS) else None
+            case exp.Column() if (time := self.time_columns(node)) is not None:
+                return Sum(((Fraction(1), time[0]),))
+            case exp.Column() if self.is_integer and self._is_whole(node):
+                return Sum(((Fraction(1), node.name),))
+            case exp.Literal() if self.is_integer and node.is_int:
+                return Sum(constant=Fraction(node.name))
+            case exp.Interval() if not self.is_integer:
+                return Sum(constant=Fraction(interval_micros(node)))
+            case exp.Mul() if not self.is_integer and (product := times_interval(node)) is not None:
+                count = sum_of(product[0], _Reader(lambda _: None, self.columns, is_integer=True).read)
+                return None if count is None else count.times(Fraction(interval_micros(product[1])))
+            case exp.Cast() if node.to.is_type(*INTEGERS) and self._is_whole(node.this):
+                return sum_of(node.this, self.read)  # a number out of range is an error
             case _:
                 return None
 
-    def _column(self, node: exp.Column) -> _Sum | None:
-        if (time := self.time_columns(node)) is not None:
-            return _Sum(times={time[0]: Fraction(1)})
-        known = self.columns.get(node.name)
-        if not self.is_integer or known is None or not known.type.is_type(*INTEGERS):
-            return None
-        return _Sum(columns={node.name: Fraction(1)})
-
-    def _product(self, one: exp.Expr, other: exp.Expr) -> _Sum | None:
-        """A product with a whole number; among instants, of such a sum and an interval."""
-        if isinstance(one, exp.Interval):
-            one, other = other, one
-        if isinstance(other, exp.Interval):
-            count = None if self.is_integer else _Reader(lambda _: None, self.columns, is_integer=True).sum_of(one)
-            micros = _micros(other)
-            return None if count is None or micros is None else count.scaled(micros)
-        left, right = self.sum_of(one), self.sum_of(other)
-        if left is None or right is None:
-            return None
-        if left.number is not None:
-            return right.scaled(left.number)
-        return left.scaled(right.number) if right.number is not None else None
+    def _is_whole(self, node: exp.Expr) -> bool:
+        return type_of(node, self.columns).is_type(*INTEGERS)
