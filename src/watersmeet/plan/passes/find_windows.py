@@ -151,13 +151,9 @@ def _add_implied(join: Join, terms: ConditionTerms, query: LogicalQuery) -> None
             continue
         known = terms.bounds.get(pair, Interval())
         leaders: Leaders = ((pair[0],), (pair[1],))
-        lasting = (
-            _expiries(join, side, bound, leaders, query.inputs, query.columns)
-            for side, bound in ((Side.LEFT, known.upper), (Side.RIGHT, known.lower))
-        )
-        of_left, of_right = (bool(each) for each in lasting)
-        upper = interval.upper if known.upper is None and not of_left else None
-        lower = interval.lower if known.lower is None and not of_right else None
+        left_ends, right_ends = (_expiries(join, side, None, leaders, query.inputs, query.columns) for side in Side)
+        upper = interval.upper if known.upper is None and not left_ends else None
+        lower = interval.lower if known.lower is None and not right_ends else None
         bounds = known.intersect(Interval(lower, upper))
         if bounds != known and not bounds.is_empty:
             terms.bounds[pair] = bounds

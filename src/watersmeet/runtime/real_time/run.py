@@ -94,9 +94,7 @@ class RealTime:
             log.add(run, start)
             runs, since = named_runs([*starts, start]), log.began_after(first) if run else None
             targets, sinks = [], job.live_sinks()
-            rescaled = plan.model_copy(update={"generation": plan.generation + 1})
-            next_log = RunLog(self._storage, job.checkpoint, rescaled)
-            notes, successors = f"{epochs.folder}/{SINK_FOLDER}", [each.file(run + 1) for each in (log, next_log)]
+            notes, successors = f"{epochs.folder}/{SINK_FOLDER}", log.successors(run, plan)
             for query, output, sink in zip(job.plan.queries, job.outputs, sinks, strict=True):
                 name = RunName(query_key(output.query, plan.id), run, runs, notes, successors)
                 if run:

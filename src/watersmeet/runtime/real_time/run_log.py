@@ -18,6 +18,14 @@ _RUN = re.compile(r"(\d{6})\.json")
 _SIDE_FILE = re.compile(r"batch-(\d+)-.*\.jsonl")
 
 
+def _folder(checkpoint: Checkpoint, plan: PlanFile | None) -> str:
+    return f"{checkpoint.epochs(plan)}/runs"
+
+
+def _file(folder: str, run: int) -> str:
+    return f"{folder}/{run:06}.json"
+
+
 class RunLog:
     """What the driver knows of a query's runs; ``plan`` is what the plan file of its checkpoint holds."""
 
@@ -25,7 +33,7 @@ class RunLog:
         self._storage = storage
         self._checkpoint = checkpoint
         self._commits = f"{checkpoint.spark(plan)}/commits"
-        self._folder = f"{checkpoint.epochs(plan)}/runs"
+        self._folder = _folder(checkpoint, plan)
 
     def read(self) -> list[RunStart]:
         """All runs so far, in order; ``CheckpointError`` if a file is damaged or missing."""
@@ -39,14 +47,15 @@ class RunLog:
             )
         return [self._read(name) for name in found]
 
-    def file(self, run: int) -> str:
-        """The path of a run's file: it is there once the run has begun, before its tasks do."""
-        return f"{self._folder}/{run:06}.json"
+    def successors(self, run: int, plan: PlanFile) -> list[str]:
+        """Files of which one is there once the run after ``run`` has begun: here, or where rescaled state goes on."""
+        rescaled = plan.model_copy(update={"generation": plan.generation + 1})
+        return [_file(folder, run + 1) for folder in (self._folder, _folder(self._checkpoint, rescaled))]
 
     def add(self, run: int, start: RunStart) -> None:
         """Note the beginning of a run; its tasks may begin after that."""
         text = start.model_copy(update={"run": run}).model_dump_json()
-        self._storage.write_text(self.file(run), sealed(text).decode())
+        self._storage.write_text(_file(self._folder, run), sealed(text).decode())
 
     def committed(self) -> int | None:
         """The last epoch that Spark has committed; None if there is none."""
@@ -56,7 +65,7 @@ class RunLog:
     def began_after(self, epoch: int) -> float | None:
         """A time before an epoch began, in seconds since 1970: when the one before was committed, or the first run."""
         committed = self._storage.modified(f"{self._commits}/{epoch - 1}")
-        return self._storage.modified(self.file(0)) if committed is None else committed
+        return self._storage.modified(_file(self._folder, 0)) if committed is None else committed
 
     def side_epochs(self) -> list[int]:
         """The epochs that have left side output, in order."""
