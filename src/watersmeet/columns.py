@@ -10,6 +10,8 @@ from collections.abc import Collection
 
 #: Event time on the operator's axis (microseconds, or plain sequence numbers), NULL only on padded rows.
 TIME = "$t"
+#: Further terms of the declared order, as bytes in that order, while rows travel from their source.
+TIE = "$tie"
 #: Number of a row, unique in its operator's bucket; given when the row is first seen, kept with it.
 RID = "$rid"
 #: Whether a stored row had found a partner in the batch that brought it.

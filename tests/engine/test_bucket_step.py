@@ -215,7 +215,7 @@ def test_the_reason_of_a_late_row_tells_time_as_its_column_does(
     ("rule", "told"),
     [
         ({"retention": 10}, "10, and so more than table_retention behind the frontier"),
-        ({"in_order": True}, "the stream's own frontier 20"),
+        ({"late_by_own": True}, "the stream's own frontier 20"),
     ],
 )
 def test_the_reason_of_a_late_row_names_the_rule_of_its_stream(

@@ -56,7 +56,7 @@ class AsofBench:
             output = output.append(pa.field(WEIGHT, pa.int8()))
             if kernel.gives_ids:
                 output = output.append(pa.field(ID, pa.string()))
-        right = InputSpec(_RIGHT, "r", ("",), holds_back=waits, retention=retention, in_order=in_order)
+        right = InputSpec(_RIGHT, "r", ("",), holds_back=waits, retention=retention, late_by_own=in_order)
         inputs = (InputSpec(left, "l", ("",)), right)
         self.spec = OperatorSpec("asof", kernel, inputs, buckets=(0,), fingerprint="f", output=output)
         self.store = MemoryStore()

@@ -153,11 +153,32 @@ def test_of_a_manifest_of_format_5_it_is_not_known_whether_all_buckets_are_alike
     assert read_manifest(store, "p", {}) == Manifest("p", step=3, alike=False)
 
 
+def test_a_manifest_of_format_6_has_no_ties() -> None:
+    fields = unsealed(Manifest("p", parts={0: {"a": PartFrontier(5, heard=2)}}))
+    del fields["parts"]["0"]["a"]["tie"]
+    store = MemoryStore()
+    store.put("manifest", sealed(json.dumps({**fields, "version": 6})))
+    found = read_manifest(store, "p", {})
+    assert found.parts == {0: {"a": PartFrontier(5, heard=2)}}
+    found.report_frontier(0, "a", 5, "07")
+    assert found.tie(0, 5) == b"\x07"
+
+
+def test_the_tie_of_an_input_is_that_of_its_slowest_part() -> None:
+    manifest = Manifest("p")
+    for part, frontier, tie in (("a", 5, "07"), ("b", 5, "0a"), ("c", 6, "01"), ("b", 5, "09"), ("a", 4, "ff")):
+        manifest.report_frontier(0, part, frontier, tie)
+    assert (manifest.tie(0, 5), manifest.tie(0, 6)) == (b"\x07", b"")
+    manifest.report_frontier(0, "a", 6, "00")
+    manifest.parts[0]["b"].idle = True
+    assert manifest.tie(0, 6) == b"\x00"
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         (b'"next_rid":7', b'"next_rid":6'),
-        (b'"version":6', b'"version":4'),
+        (b'"version":7', b'"version":4'),
         (b'"checksum"', b'"checksul"'),
         (b'"version"', b'"versiom"'),
         (b"}", b""),

@@ -267,7 +267,7 @@ def _fitting(frames: Iterable[Frame], operator: str, max_step_bytes: int | None)
 def _has_advanced(spec: OperatorSpec, frontiers: StepFrontiers) -> bool:
     """Return whether a frontier by which rows become final has advanced."""
     own = zip(spec.inputs, frontiers.inputs_before, frontiers.inputs, strict=True)
-    return frontiers.before != frontiers.after or any(each.in_order and was != now for each, was, now in own)
+    return frontiers.before != frontiers.after or any(each.late_by_own and was != now for each, was, now in own)
 
 
 def _pieces(changes: Changes | None) -> Iterator[pa.Table]:

@@ -11,7 +11,8 @@ kind       payload                                      ``part``                
 ========== ============================================ ============================== ======================
 ROWS       rows of the input's schema                   the file that has the payload  how many rows
 COPIES     the same                                     the same                       the same
-MARK       the sending task's report, or empty          where the frontier comes from  the frontier itself
+MARK       without a frontier, the task's report; with  where the frontier comes from  the frontier itself
+           one, the last ``$tie`` there; or empty
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
 COUNTER    counters by name, as JSON                    which bucket of which operator –
@@ -130,9 +131,9 @@ def side_rows(kind: str, source: str, reason: pa.Array, raw: pa.Array) -> pa.Tab
     return pa.table([pa.array([kind] * count), pa.array([source] * count), reason, raw], schema=SIDE_SCHEMA)
 
 
-def mark_frame(bucket: int, input: int, part: str, frontier: int, report: bytes = b"") -> Frame:
-    """Return a mark with a frontier, and the sender's report if the bucket is the operator's first."""
-    return Frame(bucket, input, part, FrameKind.MARK, frontier, report)
+def mark_frame(bucket: int, input: int, part: str, frontier: int, payload: bytes = b"") -> Frame:
+    """Return a mark: with a frontier, and the last ``$tie`` there; or with none, and the sender's report."""
+    return Frame(bucket, input, part, FrameKind.MARK, frontier, payload)
 
 
 def counter_frame(bucket: int, sender: str, counters: Mapping[str, int]) -> Frame:

@@ -16,7 +16,7 @@ def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> S
         if mark.frontier != NEVER:
             if mark.part != EVERY and EVERY in manifest.parts.get(mark.input, {}):
                 manifest.divide(mark.input, spec.inputs[mark.input].parts)
-            manifest.report_frontier(mark.input, mark.part, mark.frontier)
+            manifest.report_frontier(mark.input, mark.part, mark.frontier, bytes(mark.payload).hex())
     for number, report in inbox.reports:
         manifest.report_newest(number, report.newest)
         for name, by in report.counters.items():
@@ -25,7 +25,7 @@ def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> S
         _apply_control(spec, manifest, Event.from_json(bytes(control.payload)))
     lags = {number: input.lag for number, input in enumerate(spec.inputs)}
     excluded = [number for number, input in enumerate(spec.inputs) if not input.holds_back]
-    waits = {number: input.waits for number, input in enumerate(spec.inputs)}
+    waits = {number: input.waited_for for number, input in enumerate(spec.inputs)}
     manifest.advance(lags, excluded, waits if any(waits.values()) else None)
     return StepFrontiers(before, manifest.frontier, _own(spec, manifest), own_before)
 

@@ -14,6 +14,7 @@ from watersmeet.engine.pack_report import PackReport
 from watersmeet.engine.routing import key_hashes
 from watersmeet.engine.settle import settled
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.kernels.api import NEVER
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ def sort_inbox(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:
                 copies[frame.input].append(decode_table(frame.payload))
             case FrameKind.MARK:
                 inbox.marks.append(frame)
-                if frame.payload:
+                if frame.payload and frame.frontier == NEVER:
                     inbox.reports.append((frame.input, PackReport.from_json(bytes(frame.payload))))
             case FrameKind.CONTROL:
                 inbox.controls.append(frame)

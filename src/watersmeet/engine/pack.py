@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.columns import TIME
+from watersmeet.columns import TIE, TIME
 from watersmeet.engine.bytes_at_once import bytes_at_once
 from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
 from watersmeet.engine.gathering import gathered
@@ -22,6 +22,7 @@ from watersmeet.engine.hot_keys import NO_ENTRY, Entry, HotKeys, KeySample, assi
 from watersmeet.engine.pack_report import PackReport
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.specs import PackSpec
+from watersmeet.engine.ties import last_tie, with_ties
 from watersmeet.errors import ConnectorError
 from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.kernels.api import NEVER
@@ -40,7 +41,7 @@ class _Task:
     """What one task has found so far."""
 
     report: PackReport = field(default_factory=PackReport)
-    frontiers: dict[str, int] = field(default_factory=dict)  # by part
+    frontiers: dict[str, tuple[int, bytes]] = field(default_factory=dict)  # by part, with the last tie there
     sample: KeySample = field(default_factory=KeySample)
 
 
@@ -80,9 +81,9 @@ class Packer:
         task.report.frequent = task.sample.frequent(len(spec.buckets))
         if self.here is not None:
             task.report.newest = NEVER  # that is one bucket's to know
-        for part, frontier in (task.frontiers or {"": NEVER}).items():
+        for part, (frontier, tie) in (task.frontiers or {"": (NEVER, b"")}).items():
             for bucket in spec.buckets if self.here is None else (self.here,):
-                yield mark_frame(bucket, spec.input, part, frontier)
+                yield mark_frame(bucket, spec.input, part, frontier, tie)
         first = spec.buckets[0] if self.here is None else self.here
         yield mark_frame(first, spec.input, "", NEVER, task.report.to_json())
 
@@ -133,6 +134,8 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -
         if spec.fails_on_bad:
             raise _bad_row(side)
         yield side_frame(side, bucket=spec.buckets[0])
+    if spec.ties:
+        rows = with_ties(rows, spec.ties)
     if rows.num_rows:
         task.report.newest = max(task.report.newest, pc.max(rows[TIME]).as_py())
     if not stores_frontier:
@@ -152,7 +155,9 @@ def _route(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -> It
         return
     if spec.gathering is not None:
         rows = gathered(rows, spec.gathering, spec.hashes, spec.operator)
-    schema = spec.schema.append(pa.field(RAW_TEXT, pa.string())) if spec.keeps_late else spec.schema
+    schema = _with_tie(spec.schema, spec)
+    if spec.keeps_late:
+        schema = schema.append(pa.field(RAW_TEXT, pa.string()))
     hashes = key_hashes(rows, spec.hashes)
     rows = rows.select(schema.names).cast(schema)
     indexes = home_indexes(hashes, len(spec.buckets))
@@ -171,11 +176,15 @@ def _copies(
     chosen = rows_to_copy(hashes, hot_keys, spec.input)
     if chosen is None:
         return
-    rows, homes = rows.select(spec.schema.names).filter(pa.array(chosen)), homes[chosen]
+    rows, homes = rows.select(_with_tie(spec.schema, spec).names).filter(pa.array(chosen)), homes[chosen]
     for index, bucket in enumerate(spec.buckets):
         yield from row_frames(
             rows.filter(pa.array(homes != index)), bucket=bucket, input=spec.input, kind=FrameKind.COPIES
         )
+
+
+def _with_tie(schema: pa.Schema, spec: PackSpec) -> pa.Schema:
+    return schema.append(pa.field(TIE, pa.binary())) if spec.ties else schema
 
 
 def _number_within_place(rows: pa.Table, sequence: str, seen: int) -> pa.Table:
@@ -195,16 +204,18 @@ def _observe_frontiers(rows: pa.Table, spec: PackSpec, task: _Task) -> None:
     if rows.num_rows == 0:
         return
     if _PART not in rows.column_names:
-        _raise_to(task.frontiers, "", task.report.newest - spec.delay)
+        newest = pc.max(rows[TIME]).as_py()
+        _raise_to(task.frontiers, "", newest - spec.delay, last_tie(rows, newest))
         return
     parts = rows[_PART].combine_chunks().dictionary_encode()
-    newest = np.full(len(parts.dictionary), NEVER)
-    np.maximum.at(newest, parts.indices.to_numpy(), rows[TIME].to_numpy())
-    for part, time in zip(parts.dictionary.to_pylist(), newest.tolist(), strict=True):
-        _raise_to(task.frontiers, part, time - spec.delay)
+    newest_of = np.full(len(parts.dictionary), NEVER)
+    np.maximum.at(newest_of, parts.indices.to_numpy(), rows[TIME].to_numpy())
+    for number, (part, newest) in enumerate(zip(parts.dictionary.to_pylist(), newest_of.tolist(), strict=True)):
+        tie = last_tie(rows.filter(pc.equal(parts.indices, number)), newest) if spec.ties else b""
+        _raise_to(task.frontiers, part, newest - spec.delay, tie)
 
 
-def _take_markers(rows: pa.Table, frontiers: dict[str, int]) -> pa.Table:
+def _take_markers(rows: pa.Table, frontiers: dict[str, tuple[int, bytes]]) -> pa.Table:
     """Read and drop the rows in which a stream's producer stored its frontier."""
     stored = rows[_STORED]
     if stored.null_count < len(stored):
@@ -216,8 +227,8 @@ def _take_markers(rows: pa.Table, frontiers: dict[str, int]) -> pa.Table:
     return rows
 
 
-def _raise_to(frontiers: dict[str, int], part: str, frontier: int) -> None:
-    frontiers[part] = max(frontiers.get(part, NEVER), frontier)
+def _raise_to(frontiers: dict[str, tuple[int, bytes]], part: str, frontier: int, tie: bytes = b"") -> None:
+    frontiers[part] = max(frontiers.get(part, (NEVER, b"")), (frontier, tie))
 
 
 # -- bad rows ----------------------------------------------------------------------------------------------------------

@@ -126,8 +126,10 @@ def _parts(after: OperatorSpec, number: int, manifests: Sequence[Manifest]) -> d
 
 
 def _heard(parts: Sequence[PartFrontier]) -> PartFrontier:
+    frontier, tie = max((part.frontier, part.tie) for part in parts)
     return PartFrontier(
-        frontier=max(part.frontier for part in parts),
+        frontier=frontier,
+        tie=tie,
         idle=all(part.idle for part in parts),
         heard=max(part.heard for part in parts),
     )

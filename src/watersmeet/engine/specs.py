@@ -27,6 +27,7 @@ class PackSpec:
     - ``max_future``: the most that a row's time may be after its arrival, in microseconds; rows then have ``$arrival``.
     - ``dated_by``: the column that is the time of rows, where it is not the event time.
     - ``gathering``: how rows become those of ``schema``, if they are gathered (gathering.py).
+    - ``ties``: further terms of the declared order, if rows are late by them (ties.py): columns that may descend.
 
     Rows may have further columns: ``$keep`` (the filter), ``$part`` (where a frontier comes from), ``$bad`` (why a row
     is malformed), ``$raw`` (the text for the side output), ``$arrival`` (when a row arrived, in microseconds since
@@ -47,6 +48,7 @@ class PackSpec:
     max_future: int | None = None
     dated_by: str | None = None
     gathering: Gathering | None = None
+    ties: tuple[tuple[str, bool], ...] = ()
 
     def kept_in(self, bucket: int) -> PackSpec:
         """The same for results of a bucket that stay in its task: rows without a key too, as all others by theirs."""
@@ -74,11 +76,12 @@ class InputSpec:
     - ``retention``: how far behind the frontier rows are still taken, without any effect on the frontier, in units of
       ``$t`` (None: however far); those behind it are counted as ``reopened``.
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
-    - ``in_order``: rows come in the order of their times, so they are late by the input's own frontier too.
-    - ``waits``: how far the operator's frontier stays behind the input's own, as rows of other inputs wait for it.
+    - ``late_by_own``: rows behind the input's own frontier are late too, though the operator's is not so far.
+    - ``waited_for``: how far the operator's frontier stays behind the input's own, as rows of others wait for its rows.
     - ``retracted_by``: hash columns that a row shares with its retraction; empty if none is ever retracted.
     - ``is_of_results``: the rows are results of another operator of the query; control events move its frontier.
     - ``until``: when a row is late, if not by its own time: once its window has ended.
+    - ``order``: the declared order, if rows are late by all its terms (ties.py); otherwise empty.
     - ``label``, ``time``, ``scale``: for texts, the alias of the stream that dates the rows, its event-time column,
       and the units of ``$t`` in one unit of that column (None: a timestamp).
     """
@@ -94,11 +97,12 @@ class InputSpec:
     time: str = ""
     scale: int | None = None
     retention: int | None = 0
-    in_order: bool = False
+    late_by_own: bool = False
     retracted_by: tuple[str, ...] = ()
     is_of_results: bool = False
     until: RowEnd | None = None
-    waits: int = 0
+    waited_for: int = 0
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)

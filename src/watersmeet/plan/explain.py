@@ -210,11 +210,13 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     if any_time:
         delay = "no row is late"
     if input.dated_by is not None:
-        late = "no row is late" if any_time else "a row behind its frontier is late"
+        late = "no row is late" if any_time else _late_in_order(part)
         yield f"  dated by {time.column}, its declared order ({input.stream.order_text}); {late}"
     else:
         column = written_column(input, time.column) if time.column.startswith("$") else time.column
         yield f"  event time {column} ({time.unit.value}, {origin}), {delay}"
+        if part.ties and not any_time:
+            yield f"  its declared order ({input.stream.order_text}): {_late_in_order(part)}"
         if input.stream.lead is not None:
             order = input.stream.order_text
             yield f"  its declared order ({order}) dates no rows: no window, ORDER BY or EMIT FINAL is over it alone"
@@ -222,6 +224,10 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         yield f"  quarantines a row that is more than {span_text(part.max_future, time.unit)} after its arrival"
     yield from _filter_lines(part)
     yield f"  carries {_carried(part)}"
+
+
+def _late_in_order(part: PhysicalInput) -> str:
+    return f"a row behind its frontier{', or at it and before the last row there,' if part.ties else ''} is late"
 
 
 def _filter_lines(part: PhysicalInput) -> Iterator[str]:

@@ -40,6 +40,15 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class TieTerm:
+    """A further term of the order by which rows are dated: a column computed at their source, which may descend."""
+
+    name: str
+    expression: exp.Expr
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PhysicalInput:
     """One source's part of a query.
 
@@ -47,7 +56,8 @@ class PhysicalInput:
     that travel, ``routed_by`` the hash columns that choose the bucket.  ``passes`` (changing streams only) names the
     computed column that says whether a row passes the filter.  ``max_future`` is the most that an event time may be
     after its row's arrival, in microseconds (None: no limit).  Rows of ``branches`` are the results of operators.
-    With a ``gathering``, what travels is made of the ``carried`` columns (engine/gathering.py).
+    With a ``gathering``, what travels is made of the ``carried`` columns (engine/gathering.py).  With ``ties``, rows of
+    one time are late by these (engine/ties.py).
     """
 
     input: Input
@@ -60,6 +70,17 @@ class PhysicalInput:
     max_future: int | None = None
     branches: tuple[Branch, ...] = ()
     gathering: Gathering | None = None
+    ties: tuple[TieTerm, ...] = ()
+
+    @property
+    def packed(self) -> tuple[str, ...]:
+        """The columns that are packed, beside the time and hashes: those that travel, and those of ``ties``."""
+        return (*self.carried, *(each.name for each in self.ties))
+
+    def expression_of(self, column: str) -> exp.Expr:
+        """What a packed column is computed from: declared columns, by their physical names."""
+        made = self.computed.get(column) or next((each.expression for each in self.ties if each.name == column), None)
+        return exp.column(exp.to_identifier(column, quoted=True)) if made is None else made
 
     @property
     def keep(self) -> exp.Expr | None:
@@ -114,8 +135,8 @@ class Feed:
     ``times`` are the physical names of the event time that counts here: the first that is not NULL.  ``lag`` is how far
     this time may lie behind the sender's frontier (None: no bound), ``slack`` how far that frontier is expected to lie
     behind the newest rows.  A feed that does not ``hold back`` leaves the operator's frontier to the other.
-    ``retention``, ``in_order``, ``until`` and ``waits`` are those of ``InputSpec``.  The rows of a ``changelog`` carry
-    weights.
+    ``retention``, ``late_by_own``, ``until`` and ``waited_for`` are those of ``InputSpec``.  Rows of a changelog (then
+    ``changelog`` is set) carry weights.
     """
 
     times: tuple[str, ...]
@@ -126,9 +147,9 @@ class Feed:
     holds_back: bool = True
     changelog: bool = False
     retention: int | None = 0
-    in_order: bool = False
+    late_by_own: bool = False
     until: RowEnd | None = None
-    waits: int = 0
+    waited_for: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +239,13 @@ class PhysicalOperator(ABC):
     def fingerprint(self, inputs: Sequence[InputSpec], buckets: tuple[int, ...], output: pa.Schema) -> str:
         """A hash that changes whenever stored state could be misread: with inputs, types, kernel or buckets."""
         described = [
-            (input.schema.to_string(), input.source, input.lag, input.origin, *([input.waits] if input.waits else []))
+            (
+                input.schema.to_string(),
+                input.source,
+                input.lag,
+                input.origin,
+                *([input.waited_for] if input.waited_for else []),
+            )
             for input in inputs
         ]
         return fingerprint_of((self.name, self.kernel, described, buckets, output.to_string()))

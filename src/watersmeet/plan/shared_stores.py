@@ -226,6 +226,9 @@ class _SharedStore:
             routed_by=tuple(hashes),
             carried=tuple(sorted(self.columns)),
             max_future=first.max_future,
+            ties=tuple(
+                replace(each, expression=_renamed(each.expression, first.input, self.alias)) for each in first.ties
+            ),
         )
 
     def _own_filter(self, use: _Use) -> exp.Expr | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import sqlglot
 from sqlglot import exp
 
 from watersmeet.columns import ID, TIME, TP_DELTA, WEIGHT
@@ -21,7 +22,7 @@ from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import NO_GRACE, Grace, Input, InputColumn, Node, changing
 from watersmeet.plan.max_future import max_future
-from watersmeet.plan.physical_plan import PhysicalInput, restorable
+from watersmeet.plan.physical_plan import PhysicalInput, TieTerm, restorable
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class Sources:
                 carried=part.carried,
                 max_future=max_future(input, self._query),
                 gathering=part.gathering,
+                ties=_ties(input, part),
             )
             for input, part in zip(self.inputs, self._parts, strict=True)
             if input.index not in self.external
@@ -87,7 +89,7 @@ class Sources:
         name = next((name for name, each in computed.items() if each == expression), None)
         if name is None:
             name = self.compute(input, expression)
-            self.columns[name] = InputColumn(name, input, "", type_of(expression, self.columns))
+        self.columns.setdefault(name, InputColumn(name, input, "", type_of(expression, self.columns)))
         return quoted_column(name)
 
     def condition(self, input: int, condition: exp.Expr) -> exp.Column:
@@ -186,6 +188,24 @@ class Sources:
             return quoted_column(name, table)
         input = self.columns[name].input
         return time_value(self.inputs[input], internal_time(input))
+
+
+def _ties(input: Input, part: _Part) -> tuple[TieTerm, ...]:
+    """Further terms of the declared order of an input; none where its rows may come out of that order."""
+    stream = input.stream
+    if len(stream.ordered_by) < 2 or not input.is_time(stream.ordered_by[0].expression):
+        return ()
+    if input.time.delay or part.grace.total or part.grace.lateness:
+        return ()
+
+    def physical(node: exp.Expr) -> exp.Expr:
+        return quoted_column(input.physical(node.name)) if isinstance(node, exp.Column) else node
+
+    terms = [sqlglot.parse_one(each.expression, dialect="spark").transform(physical) for each in stream.ordered_by[1:]]
+    return tuple(
+        TieTerm(input.physical(f"$o{number}"), term, each.descending)
+        for number, (term, each) in enumerate(zip(terms, stream.ordered_by[1:], strict=True))
+    )
 
 
 def quoted_column(name: str, table: str | None = None) -> exp.Column:

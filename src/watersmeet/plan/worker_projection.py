@@ -41,10 +41,10 @@ def worker_projection(
     arrays, declared = exploded
     taken: list[tuple[str, str, pa.DataType]] = []
     computed: list[tuple[str, str, pa.DataType]] = []
-    for name in part.carried:
+    for name in part.packed:
         if name == part.sequence or name in part.hashes:
             continue
-        expression = part.computed.get(name) or exp.column(exp.to_identifier(name, quoted=True))
+        expression = part.expression_of(name)
         kind = carried.field(name).type
         if (column := _column(expression, part, declared)) is not None and column[1] == kind:
             taken.append((name, *column))
@@ -63,7 +63,7 @@ def worker_projection(
     used = {time, *primary_key, *(column for _, column, _ in taken), *(key for _, keys in hashes for key, _ in keys)}
     if windows:
         used.add(windows[0].time)
-    used |= _columns_of((*(part.computed[name] for name, _, _ in computed), *tests), part, declared)
+    used |= _columns_of((*(part.expression_of(name) for name, _, _ in computed), *tests), part, declared)
     if part.max_future is not None:
         used.add(TP_TIME)
     made = {*(field.name for field in bounds), *(name for each in part.input.explodes for name in each.names)}
@@ -109,7 +109,7 @@ def _hashes(
     part: PhysicalInput, declared: pa.Schema, computed: Mapping[str, pa.DataType]
 ) -> tuple[tuple[str, tuple[tuple[str, pa.DataType], ...]], ...] | None:
     """The hashes of an input with their columns, some of them ``computed``; None where one is of something else."""
-    made = {part.computed[name].sql(dialect="spark"): (name, kind) for name, kind in computed.items()}
+    made = {part.expression_of(name).sql(dialect="spark"): (name, kind) for name, kind in computed.items()}
     found = []
     for name, keys in part.hashes.items():
         if name not in part.routed_by and name not in part.carried:

@@ -12,7 +12,7 @@ from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.join_limits import max_bytes
-from watersmeet.plan.physical_plan import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.physical_plan import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan, TieTerm
 from watersmeet.state.hot_bounds import HotBounds
 
 #: The buckets of operators that kept theirs when the query got others, by the operator's name (engine/rescale.py).
@@ -26,8 +26,8 @@ def pack_specs(
     """How the rows of each source are packed; ``schemas`` give the types of what they carry."""
     specs = []
     for source, (part, schema) in enumerate(zip(plan.inputs, schemas, strict=True)):
-        receiver, number = next(
-            (operator, number)
+        receiver, number, feed = next(
+            (operator, number, feed)
             for operator in plan.operators
             for number, feed in enumerate(operator.feeds)
             if feed.source == source
@@ -48,9 +48,15 @@ def pack_specs(
                 max_future=part.max_future,
                 dated_by=part.input.dated_by.column if part.input.dated_by is not None else None,
                 gathering=part.gathering,
+                ties=tuple((each.name, each.descending) for each in _ties(part, feed)),
             )
         )
     return specs
+
+
+def _ties(part: PhysicalInput, feed: Feed) -> tuple[TieTerm, ...]:
+    """By what rows of one time are late; those that are not late by their own time have nothing."""
+    return part.ties if feed.until is None else ()
 
 
 def operator_specs(
@@ -126,7 +132,7 @@ def _input_specs(
 ) -> list[InputSpec]:
     inputs = []
     for feed, routed_by in zip(operator.feeds, operator.routed_by, strict=True):
-        texts = _texts(plan, feed)
+        label, time, scale = _texts(plan, feed)
         if feed.source is not None:
             part = plan.inputs[feed.source]
             schema = _nullable(_travelling(schemas[feed.source], part))
@@ -136,17 +142,20 @@ def _input_specs(
                     schema,
                     part.input.alias,
                     sent_by,
-                    feed.lag,
-                    part.origin,
-                    feed.holds_back,
-                    part.grace.lateness,
-                    *texts,
-                    feed.retention,
-                    feed.in_order,
+                    lag=feed.lag,
+                    origin=part.origin,
+                    holds_back=feed.holds_back,
+                    lateness=part.grace.lateness,
+                    label=label,
+                    time=time,
+                    scale=scale,
+                    retention=feed.retention,
+                    late_by_own=feed.late_by_own,
                     retracted_by=routed_by if feed.changelog and part.branches else (),
                     is_of_results=bool(part.branches),
                     until=feed.until,
-                    waits=feed.waits,
+                    waited_for=feed.waited_for,
+                    order=part.input.stream.order_text if _ties(part, feed) else "",
                 )
             )
         else:
@@ -162,14 +171,13 @@ def _input_specs(
                     schema,
                     None,
                     sent_by,
-                    feed.lag,
-                    "",
-                    True,
-                    0,
-                    *texts,
-                    in_order=feed.in_order,
+                    lag=feed.lag,
+                    label=label,
+                    time=time,
+                    scale=scale,
+                    late_by_own=feed.late_by_own,
                     retracted_by=retracted_by,
-                    waits=feed.waits,
+                    waited_for=feed.waited_for,
                 )
             )
     return inputs

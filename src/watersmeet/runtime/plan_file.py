@@ -89,7 +89,9 @@ def describe(spec: OperatorSpec) -> dict[str, str]:
     }
     made = {f"input {number + 1} is made of": input.origin for number, input in enumerate(spec.inputs) if input.source}
     waits = {
-        f"frontier behind input {number + 1}": str(each.waits) for number, each in enumerate(spec.inputs) if each.waits
+        f"frontier behind input {number + 1}": str(each.waited_for)
+        for number, each in enumerate(spec.inputs)
+        if each.waited_for
     }
     kernel = {f"{type(spec.kernel).__name__} {name}": repr(value) for name, value in _parts(spec.kernel)}
     return {**inputs, **made, **waits, **kernel, "buckets": str(spec.buckets), "fingerprint": spec.fingerprint}

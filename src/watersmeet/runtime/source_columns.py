@@ -34,11 +34,11 @@ def source_columns(
         unusable |= time > arrival + F.lit(part.max_future)
     frame = exploded(part.input, windowed(part.input, frame), unusable)
     items: list[Column] = [time.alias(TIME)]
-    for name in part.carried:
+    for name in part.packed:
         if name == part.sequence:
             items.append(F.col(SEQUENCE).alias(name))
         elif name not in part.hashes:
-            items.append(F.expr(_sql(part.computed.get(name) or exp.column(name), part.input)).alias(name))
+            items.append(F.expr(_sql(part.expression_of(name), part.input)).alias(name))
     for name, keys in part.hashes.items():
         if name in part.routed_by or name in part.carried:
             items.append(F.xxhash64(*(_hashable(key, part.input) for key in keys)).alias(name))

@@ -48,7 +48,8 @@ def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:
     for query in plan.nested:
         expressions += [*(column.expression for column in query.outputs), *query.post_filters]
     for part in plan.inputs:
-        expressions += [*part.computed.values(), *part.input.filters, *(each.array for each in part.input.explodes)]
+        expressions += [*part.computed.values(), *(each.expression for each in part.ties), *part.input.filters]
+        expressions += [each.array for each in part.input.explodes]
     for call in (call for expression in expressions for call in expression.find_all(exp.Anonymous)):
         if isinstance(call.parent, exp.Dot) or spark.catalog.functionExists(call.name):
             continue  # Spark checks functions that are qualified with a catalog or schema

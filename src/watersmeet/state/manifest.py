@@ -19,9 +19,10 @@ from watersmeet.kernels.api import FOREVER, NEVER, shift
 from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
-FORMAT_VERSION = 6
-#: 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``, all before 5 lack a checksum, all before 6 ``alike``.
-_READABLE = (1, 2, 3, 4, 5, FORMAT_VERSION)
+FORMAT_VERSION = 7
+#: 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``, all before 5 lack a checksum, all before 6 ``alike``,
+#: and all before 7 ``tie``.
+_READABLE = (1, 2, 3, 4, 5, 6, FORMAT_VERSION)
 _FIRST_SEALED = 5
 #: The name of a bucket's manifest in its store.
 MANIFEST = "manifest"
@@ -33,12 +34,14 @@ EVERY = "*"
 class PartFrontier:
     """The frontier of one part of an input, and the step in which the part last reported (``heard``).
 
-    An idle part does not hold the operator back.
+    An idle part does not hold the operator back.  ``tie`` is the last ``$tie`` of its rows at the frontier, in
+    hexadecimal digits, which are in the same order.
     """
 
     frontier: int = NEVER
     idle: bool = False
     heard: int = 0
+    tie: str = ""
 
 
 @dataclass(slots=True)
@@ -75,10 +78,10 @@ class Manifest:
         """Add to a counter."""
         self.counters[name] = self.counters.get(name, 0) + by
 
-    def report_frontier(self, input: int, part: str, frontier: int) -> None:
+    def report_frontier(self, input: int, part: str, frontier: int, tie: str = "") -> None:
         """Raise the frontier of a part of an input (it never decreases); the part is no longer idle."""
         known = self.parts.setdefault(input, {}).setdefault(part, PartFrontier())
-        known.frontier = max(known.frontier, frontier)
+        known.frontier, known.tie = max((known.frontier, known.tie), (frontier, tie))
         known.idle = False
         known.heard = self.step + 1
 
@@ -102,6 +105,13 @@ class Manifest:
         if live:
             return False, min(live)
         return True, max((part.frontier for part in parts), default=NEVER)
+
+    def tie(self, input: int, frontier: int) -> bytes:
+        """Return the least of the ties that the parts of an input have at its frontier; empty if it is another one."""
+        parts = self.parts.get(input, {}).values()
+        if self.input_frontier(input)[1] != frontier:
+            return b""
+        return bytes.fromhex(min((part.tie for part in parts if part.frontier == frontier), default=""))
 
     def advance(
         self, lags: Mapping[int, int | None], excluded: Container[int] = (), waits: Mapping[int, int] | None = None

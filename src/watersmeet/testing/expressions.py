@@ -32,11 +32,11 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
     input = part.input
     repeated = _repeated_sql(part, rows.column_names)
     items = [f"{_internal_time_sql(input.time)} AS {quote(TIME)}"]
-    for name in part.carried:
+    for name in part.packed:
         if name == part.sequence:
             items.append(f"{SEQUENCE} AS {quote(name)}")
         elif name not in part.hashes:
-            items.append(f"{_sql(part.computed.get(name) or _column(name), input)} AS {quote(name)}")
+            items.append(f"{_sql(part.expression_of(name), input)} AS {quote(name)}")
     hashed = {name: keys for name, keys in part.hashes.items() if name in part.routed_by or name in part.carried}
     for name, keys in hashed.items():
         items += [f"{_sql(key, input)} AS {quote(f'{name}.{number}')}" for number, key in enumerate(keys)]

@@ -160,7 +160,7 @@ def feed_of_versions(context: JoinContext, asof: AsofClause, feed: Feed) -> Feed
     if not waits_for_table(context.query, asof):  # they are late by their own frontier
         return replace(feed, holds_back=False)
     times = _version_times(context, asof)
-    return replace(feed, retention=times.corrected, in_order=times.in_order)
+    return replace(feed, retention=times.corrected, late_by_own=times.in_order)
 
 
 def _version_times(context: JoinContext, asof: AsofClause) -> VersionTimes:

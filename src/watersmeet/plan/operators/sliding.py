@@ -68,9 +68,9 @@ def plan_sliding(context: JoinContext, feeds: Sequence[Feed]) -> SlidingOperator
     """The operator of a sliding join."""
     assert context.join.probe is not None
     probe, match = context.join.probe, window_match(context, feeds)
-    feeds = [replace(feed, in_order=True) for feed in feeds]
+    feeds = [replace(feed, late_by_own=True) for feed in feeds]
     build = probe.other.index
-    feeds[build] = replace(feeds[build], waits=wait_for_partners(match, probe))
+    feeds[build] = replace(feeds[build], waited_for=wait_for_partners(match, probe))
     leader = context.query.inputs[context.join.condition.leaders[probe.index][0]]
     order = sliding_order(context.join, context.query, context.sources)
     return SlidingOperator(

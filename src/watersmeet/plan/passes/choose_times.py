@@ -24,9 +24,10 @@ from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.conditions import inputs_of, time_columns
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.time_bounds import time_bounds
+from watersmeet.plan.logical.time_bounds import Interval, time_bounds
 from watersmeet.plan.logical.tree import Input, InputColumn, Leaf, Node, joins_of, met_in_time
 from watersmeet.plan.passes.expiries import RowSide, expiry_of
+from watersmeet.plan.passes.implied_windows import implied_windows
 from watersmeet.plan.rising import rising_of
 
 
@@ -102,7 +103,7 @@ def _used(query: LogicalQuery, times: Mapping[int, EventTime]) -> frozenset[int]
     """The inputs whose times conditions and ORDER BY use, if some have other times than their event times."""
     inputs = _dated_by(query, times)
     closing = {known.input for known in _closing_columns(query) if inputs[known.input].is_time(known.column)}
-    found = _compared(query, inputs) | closing
+    found = _compared(query, inputs) | closing | (_implied(query, inputs) - _implied(query, query.inputs))
     return found if query.ordering is None else found | {query.ordering.input}
 
 
@@ -118,6 +119,14 @@ def _compared(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
         if read and (time_bounds(condition, times) is not None or _expires(condition, read, query, inputs)):
             found |= read
     return frozenset(found)
+
+
+def _implied(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
+    """The inputs whose times set a window by several conditions of a join together."""
+    windows = (implied_windows(join, query, inputs) for join in joins_of(query.root))
+    return frozenset(
+        input for found in windows for pair, bounds in found.items() if bounds != Interval() for input in pair
+    )
 
 
 def _expires(condition: exp.Expr, read: Set[int], query: LogicalQuery, inputs: Sequence[Input]) -> bool:

@@ -29,8 +29,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.emission import emits_at_once
 from watersmeet.plan.external_tables import require_key, table_of
-from watersmeet.plan.logical.conditions import in_event_times, inputs_of, time_columns
-from watersmeet.plan.logical.implied_bounds import implied_bounds
+from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Differences, Interval
 from watersmeet.plan.logical.tree import (
@@ -43,12 +42,12 @@ from watersmeet.plan.logical.tree import (
     Leaf,
     Node,
     changing,
-    leaves_of,
     nullable,
     timed,
 )
 from watersmeet.plan.passes.condition_terms import ConditionTerms, Pair, split_conditions
 from watersmeet.plan.passes.expiries import RowSide, expiry_of
+from watersmeet.plan.passes.implied_windows import implied_windows
 
 Leaders = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -137,18 +136,10 @@ def _analyzed(join: Join, query: LogicalQuery) -> JoinCondition:
 def _add_implied(join: Join, terms: ConditionTerms, query: LogicalQuery) -> None:
     """Add the bounds that several conditions set together, where neither a bound nor an expiry does so alone.
 
-    A join with ``join_ttl`` keeps that.  One in which no two rows can match by the bounds stays as it is: a message
-    about an empty window would name what nobody has written.
+    A join in which no two rows can match by the bounds stays as it is: a message about an empty window would name what
+    nobody has written.
     """
-    if join.null_aware or table_of(join) is not None or query.settings.join_ttl is not None:
-        return
-    filters = [each for leaf in leaves_of(join) for each in leaf.input.filters]
-    conditions = [in_event_times(each, query.inputs, query.columns) for each in (*join.condition.residual, *filters)]
-    found = implied_bounds(conditions, time_columns(query.inputs, query.columns), query.columns)
-    for (i, j), interval in found.items():
-        pair, interval = ((i, j), interval) if i in join.left.visible else ((j, i), interval.negated())
-        if not (pair[0] in join.left.visible and pair[1] in join.right.visible):
-            continue
+    for pair, interval in implied_windows(join, query, query.inputs).items():
         known = terms.bounds.get(pair, Interval())
         leaders: Leaders = ((pair[0],), (pair[1],))
         left_ends, right_ends = (_expiries(join, side, None, leaders, query.inputs, query.columns) for side in Side)

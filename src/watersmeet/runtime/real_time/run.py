@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -19,7 +19,7 @@ from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
 from watersmeet.runtime.real_time.epochs import SINK_FOLDER, Epochs, RunStart, named_runs, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
-from watersmeet.runtime.real_time.sinks import LiveSink, RunName
+from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.runtime.real_time.spark_needs import check_setting, check_slots
 from watersmeet.runtime.real_time.ticks import ControlEvents
 from watersmeet.runtime.real_time.writing import Target, written
@@ -68,7 +68,10 @@ class RealTime:
         stored = job.checkpoint.read_plan()
         buckets = buckets_of(spark, stored, settings.buckets)
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
-        with planning(job.name):
+        with planning(job.name), ExitStack() as opened:
+            sinks = job.live_sinks()  # first: no number of task slots would help one that is refused
+            for sink in sinks:
+                opened.callback(sink.close)
             sources = job.open_sources(spark, limited, seek, None)
             log = RunLog(self._storage, job.checkpoint, stored)
             starts = log.read()
@@ -93,7 +96,7 @@ class RealTime:
             start = origin.model_copy(update={"first": first})
             log.add(run, start)
             runs, since = named_runs([*starts, start]), log.began_after(first) if run else None
-            targets, sinks = [], job.live_sinks()
+            targets = []
             notes, successors = f"{epochs.folder}/{SINK_FOLDER}", log.successors(run, plan)
             for query, output, sink in zip(job.plan.queries, job.outputs, sinks, strict=True):
                 name = RunName(query_key(output.query, plan.id), run, runs, notes, successors)
@@ -109,7 +112,7 @@ class RealTime:
             )
             with plain_renames(self._spark, job.checkpoint.folder):
                 started = writer.start()
-        return Run(started, partial(_close, sinks))
+            return Run(started, opened.pop_all().close)
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
         """Keep the side rows of an epoch that Spark has committed; with the first, what came before is not needed."""
@@ -148,11 +151,6 @@ def may_pass(error: Exception, name: str) -> bool:
         return False
     found = translate(error, name)
     return type(found) is WatersmeetError or isinstance(found, LostProcessError)
-
-
-def _close(sinks: Sequence[LiveSink]) -> None:
-    for sink in sinks:
-        sink.close()
 
 
 def _session_of_its_own(spark: SparkSession) -> SparkSession:
