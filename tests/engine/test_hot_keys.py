@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -295,6 +296,29 @@ def test_a_hot_key_is_spread_and_goes_home_again(join: str, monkeypatch: pytest.
     _, counters = results(script(join, "FINAL"), steps, 3, restart=False)
     assert counters["ever hot"] == (0 if join == "FULL JOIN" else 1)
     assert counters.get("join_1.hot_keys", 0) == 0
+
+
+TIES = """
+CREATE STREAM l (k INT, n INT, sn INT) WITH (ordered_by = 'sn, n DESC');
+CREATE STREAM r (k INT, n INT, sn INT) WITH (ordered_by = 'sn, n DESC');
+SELECT l.n, r.n AS m, l.sn FROM l JOIN r ON l.k = r.k AND r.sn BETWEEN l.sn - 4 AND l.sn + 4
+SETTINGS skew = '{0}', skew_rows = 3;
+"""
+
+
+def test_a_copy_is_late_by_further_terms_of_the_order_as_its_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_key_decision, "COLD_BATCHES", COLD)
+    chance = random.Random(3)
+
+    def rows(number: int) -> StepInput:
+        return StepInput([(0, chance.randrange(9), number // 3) for _ in range(8)])
+
+    steps = [{side: rows(number) for side in "lr"} for number in range(24)]
+    at_home, _ = results(TIES.format("keep"), steps, 1, restart=False)
+    spread, counters = results(TIES.format("spread"), steps, 3, restart=True)
+    assert spread == at_home
+    assert counters["ever hot"] == 1
+    assert counters["join_1.late.l"] > 20
 
 
 def test_spread_rows_lie_in_several_buckets() -> None:

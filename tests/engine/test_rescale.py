@@ -106,6 +106,17 @@ def test_counters_and_frontiers_stay() -> None:
     assert all(each.own == manifests[0].own and each.parts == manifests[0].parts for each in found)
 
 
+def test_the_last_row_of_a_declared_order_stays() -> None:
+    streams = "".join(f"CREATE STREAM {name} (k INT, v INT, sn INT) WITH (ordered_by = 'sn, v');" for name in "ab")
+    harness = Harness(*load_script(f"{streams} SELECT a.v FROM a JOIN b ON a.k = b.k AND a.sn = b.sn;"), buckets=2)
+    harness.step({name: StepInput([(1, 7, 3)]) for name in "ab"})
+    before, manifests, stores = operator(harness)
+    after = with_buckets(before, 3)
+    for store in rescaled(before, after, manifests, stores, hash_values, {}):
+        found = read_manifest(store, after.fingerprint, {})
+        assert found.tie(0, 3) == manifests[0].tie(0, 3) != b""
+
+
 def test_buckets_that_disagree_are_refused() -> None:
     before, manifests, stores = operator(run(LEFT, 2))
     other = replace(manifests[1], frontier=manifests[1].frontier + 1)
