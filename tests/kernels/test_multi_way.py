@@ -224,7 +224,7 @@ def arrivals_of(draw: st.DrawFn, streams: int) -> list[Arrival]:
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    streams = draw(st.sampled_from([3, 3, 4, 5]))
+    streams = draw(st.sampled_from([2, 3, 3, 4, 5]))
     windows = {}
     for j in range(1, streams):
         windows[draw(st.integers(0, j - 1)), j] = draw(window)

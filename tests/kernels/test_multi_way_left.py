@@ -286,7 +286,7 @@ def test_all_permutations_of_arrival_in_all_cuts(restarts: bool) -> None:
 
 @st.composite
 def chains(draw: st.DrawFn) -> Chain:
-    streams = draw(st.sampled_from([3, 3, 4, 5]))
+    streams = draw(st.sampled_from([2, 3, 3, 4, 5]))
     kinds = draw(st.lists(st.booleans(), min_size=streams - 1, max_size=streams - 1).filter(any))
     is_near = draw(st.booleans())
     near = draw(st.integers(0, 6))

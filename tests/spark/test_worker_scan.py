@@ -157,6 +157,31 @@ def test_both_ways_give_the_same(
     ]
 
 
+def test_both_ways_find_the_same_rows_late_by_further_terms_of_an_order(
+    spark: SparkSession, tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = pa.schema([("sn", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.sql(f"""
+        CREATE STREAM d (sn BIGINT, x INT, s STRING)
+          WITH (connector = 'files', path = '{tmp_path}/d', format = 'parquet', ordered_by = 'sn, x + 1 DESC, s');
+        CREATE STREAM sink WITH (connector = 'files', path = '{tmp_path}/out', format = 'json');
+    """)
+
+    def late(number: int, rows: list[tuple[int, int | None, str | None]]) -> int:
+        write(tmp_path / "d" / f"{number}.parquet", schema, [{"sn": sn, "x": x, "s": s} for sn, x, s in rows])
+        (query,) = run_job(session, "INSERT INTO sink SELECT sn, x, s FROM d ORDER BY sn", QueryMode.DRAIN)
+        return query.report().late["d"]
+
+    assert late(1, [(1, 5, "a"), (2, 7, "b")]) == 0
+    with monkeypatch.context() as patch:
+        by_spark(patch)
+        assert late(2, [(2, 8, "a"), (2, 7, "c"), (2, 6, "a")]) == 1
+    assert late(3, [(2, 6, None), (2, None, "z"), (3, 0, "a")]) == 2
+    assert scans == ["d", "d"]
+    assert set(json_rows(tmp_path / "out")) == {(1, 5, "a"), (2, 7, "b"), (2, 7, "c"), (2, 6, "a"), (2, None, "z")}
+
+
 @pytest.mark.parametrize(
     ("where", "reads"),
     [
