@@ -80,6 +80,18 @@ def test_rows_behind_the_last_one_are_late(steps: list[tuple[list[Row], list[Row
     assert found == model.results
 
 
+@pytest.mark.parametrize("later", ["sn, s", "sn, x DESC"])
+def test_after_a_change_of_the_terms_rows_are_not_compared_with_those_before(later: str) -> None:
+    streams = "CREATE STREAM a (sn INT, x INT, s STRING) WITH (ordered_by = '{0}'); SELECT sn, x FROM a ORDER BY sn;"
+    harness = Harness(*load_script(streams.format("sn, x")))
+    harness.step({"a": StepInput([(1, 3, "a")])})
+    harness.replace(*load_script(streams.format(later)))
+    outcome = harness.step({"a": StepInput([(1, 2, "b")])})
+    assert outcome.counters["order.late.a"] == 0
+    outcome = harness.step({"a": StepInput([(1, 3, "a")])})
+    assert outcome.counters["order.late.a"] == 1
+
+
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "INT": (pa.int32(), [None, -5, 0, 7]),
     "DOUBLE": (pa.float64(), [None, float("-inf"), -0.5, 1e300, float("nan")]),

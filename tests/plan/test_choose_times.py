@@ -120,6 +120,62 @@ def test_what_has_no_order_breaks_no_ties(kind: str) -> None:
         plan_of(f"CREATE STREAM x (v {kind}, ts TIMESTAMP); SELECT ts FROM x ORDER BY ts, v")
 
 
+SETS = "a.sn + b.k > b.sn AND b.k < 5"
+
+
+@pytest.mark.parametrize(
+    ("query", "settings"),
+    [
+        (f"{AB} AND {SETS} GRACE PERIOD INTERVAL '5' SECONDS", ""),
+        (f"{AB} AND {SETS}", "allowed_lateness = '5 seconds', join_ttl = '1 hour'"),
+        (f"{AB} AND {SETS}", "max_future = '5 seconds'"),
+    ],
+)
+def test_a_window_that_several_conditions_set_dates_no_rows_where_durations_are_asked_for(
+    query: str, settings: str
+) -> None:
+    plan = plan_of(f"{query} EMIT CHANGELOG" + (f" SETTINGS {settings}" if settings else ""))
+    assert [part.input.time.column for part in plan.inputs] == ["ts", "ts"]
+
+
+def test_a_grace_period_is_no_number_of_rows() -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        plan_of(f"{AB} AND {NEAR} GRACE PERIOD INTERVAL '5' SECONDS")
+    assert raised.value.message == "GRACE PERIOD is a duration, but a is dated by sn here, which counts rows"
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ("sn, explode(arr)", "ordered_by takes expressions over one row: EXPLODE(arr) makes rows"),
+        ("sn, x * rand()", "ordered_by: RAND() is nondeterministic, so rows would be in another order each time"),
+        ("sn, m", "ordered_by: values of type MAP<INT, INT> are in no order"),
+        ("sn, s", "ordered_by: values of type STRUCT<p: MAP<INT, INT>> are in no order"),
+    ],
+)
+def test_terms_that_order_nothing_are_refused(terms: str, message: str) -> None:
+    columns = "sn INT, x INT, arr ARRAY<INT>, m MAP<INT, INT>, s STRUCT<p: MAP<INT, INT>>"
+    with pytest.raises(BindError) as raised:
+        load_script(f"CREATE STREAM o ({columns}) WITH (ordered_by = '{terms}'); SELECT sn FROM o;")
+    assert raised.value.message == message
+    assert str(raised.value.position).startswith("line 1, column ")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sn DIV 10 AS g, count(*) AS n FROM a GROUP BY sn DIV 10 EMIT FINAL",
+        "SELECT window_start, count(*) AS n FROM TUMBLE(f, ts, INTERVAL '5' SECONDS) GROUP BY window_start EMIT FINAL",
+    ],
+)
+def test_where_rows_are_late_by_their_window_further_terms_are_not_computed(query: str) -> None:
+    plan = plan_of(
+        f"CREATE STREAM f (x INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (ordered_by = 'ts, x'); {query}"
+    )
+    assert [part.ties for part in plan.inputs] == [()]
+    assert "before the last row there" not in explain(plan)
+
+
 def test_explain_names_the_order_that_dates_rows() -> None:
     lines = explain(plan_of(f"{AB} AND {NEAR}")).splitlines()
     late = "a row behind its frontier, or at it and before the last row there, is late"

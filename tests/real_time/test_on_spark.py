@@ -321,6 +321,11 @@ def test_what_real_time_cannot_do_is_refused(
         CREATE STREAM out {options(broker, new_topic())};
         CREATE STREAM folder WITH (connector = 'files', path = '{tmp_path}/out');
         CREATE STREAM kerberos (id BIGINT) {options(broker, new_topic(), ", 'kafka.sasl.kerberos.service.name' = 'x'")};
+        CREATE STREAM gssapi (id BIGINT) {
+        options(
+            broker, new_topic(), ", 'kafka.security.protocol' = 'SASL_PLAINTEXT', 'kafka.sasl.mechanism' = 'GSSAPI'"
+        )
+    };
     """)
 
     def refused(sql: str, error: type[Exception], text: str, mode: QueryMode = QueryMode.CONTINUOUS) -> None:
@@ -336,9 +341,12 @@ def test_what_real_time_cannot_do_is_refused(
         r"folder \(files\) cannot be written to in real time",
     )
     refused("INSERT INTO out SELECT id FROM kerberos", ConfigError, "librdkafka")
+    refused("INSERT INTO out SELECT id FROM gssapi", ConfigError, "librdkafka")  # the broker is not asked before
     refused("INSERT INTO out SELECT id FROM o", UnsupportedError, "has no end", QueryMode.BOUNDED)
     refused("INSERT INTO out SELECT id FROM o SETTINGS trigger = '1 second'", UnsupportedError, "set epoch instead")
     refused("CREATE STREAM s AS SELECT id FROM o", UnsupportedError, "stores the frontier with each batch")
+    with pytest.raises(ConfigError, match="mode is micro_batch or real_time, not bounded"):
+        session.sql("INSERT INTO out SELECT id FROM o SETTINGS mode = 'real_time'", mode="bounded")
     with pytest.raises(ConfigError, match="cannot be a DataFrame"):
         session.sql("SELECT id FROM o", mode="real_time")
     with pytest.raises(ConfigError, match="mode"):

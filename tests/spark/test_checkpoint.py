@@ -68,6 +68,20 @@ def test_a_bounded_run_keeps_its_rows_beside_an_event_that_was_not_written_whole
     assert [path for path in left_behind(folder) if path.exists()] == []
 
 
+def test_a_text_that_is_refused_leaves_the_name_to_the_one_that_resumes(spark: SparkSession, tmp_path: Path) -> None:
+    script = JOB.format(tmp_path)
+    write_lines(tmp_path / "o" / "0.json", json_lines([(1, 1)], NAMES), age=0)
+    write_lines(tmp_path / "p" / "0.json", json_lines([(1, 1)], NAMES), age=0)
+    run_job(watersmeet.connect(spark, workspace=tmp_path / "workspace"), script, QueryMode.DRAIN)
+    later = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    with pytest.raises(CheckpointError, match="buckets"):
+        run_job(later, script.replace("EMIT FINAL", "EMIT FINAL SETTINGS buckets = 7"), QueryMode.DRAIN)
+    with pytest.raises(CheckpointError, match="the query has changed"):
+        run_job(later, script.replace("'5' SECONDS", "'6' SECONDS"), QueryMode.DRAIN)
+    (query,) = run_job(later, script, QueryMode.DRAIN)
+    assert (query.name, json_rows(tmp_path / "out")) == ("into_sink_from_o_p", [(1, 1)])
+
+
 def test_events_are_numbered_by_the_highest(checkpoint: Checkpoint) -> None:
     for _ in range(3):
         checkpoint.write_event(Event(EventKind.IDLE))

@@ -8,10 +8,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from watersmeet.bind.generators import first_generator
 from watersmeet.catalog.streams import OrderTerm, StreamMode
 from watersmeet.errors import BindError, Position, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.type_groups import INSTANTS
+from watersmeet.plan.determinism import varying_calls
 
 OPTION = "ordered_by"
 _FORM = "write it like 'sn' or 'sn, a + b DESC'"
@@ -88,18 +90,38 @@ def _check_columns(expression: exp.Expr, columns: Mapping[str, exp.DataType], po
         raise BindError(
             f"ordered_by takes expressions over one row, not {refused.sql('spark')}", hint=_FORM, position=position
         )
-    known = {name.lower() for name in columns}
+    if (call := first_generator(expression)) is not None:
+        raise BindError(
+            f"ordered_by takes expressions over one row: {call.sql('spark')} makes rows", hint=_FORM, position=position
+        )
+    for call in varying_calls([expression]):
+        raise BindError(
+            f"ordered_by: {call.sql('spark')} is nondeterministic, so rows would be in another order each time",
+            hint=_FORM,
+            position=position,
+        )
+    kinds = {name.lower(): kind for name, kind in columns.items()}
     found = list(expression.find_all(exp.Column))
     for column in found:
-        if column.table or column.name.lower() not in known:
+        if column.table or column.name.lower() not in kinds:
             raise BindError(
                 f"ordered_by names {column.sql('spark')}: there is no such column",
                 hint=did_you_mean(column.name, list(columns)),
                 position=position,
             )
+    if isinstance(expression, exp.Column) and _has_maps(kind := kinds[expression.name.lower()]):
+        raise BindError(
+            f"ordered_by: values of type {kind.sql('spark')} are in no order",
+            hint="order by another column",
+            position=position,
+        )
     if not found:
         raise BindError(
             f"ordered_by: {expression.sql('spark')} reads no column",
             hint=f"{_FORM}; names stand in backquotes, not in quotes",
             position=position,
         )
+
+
+def _has_maps(kind: exp.DataType) -> bool:
+    return any(each.is_type(exp.DataType.Type.MAP) for each in kind.find_all(exp.DataType))

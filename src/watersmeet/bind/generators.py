@@ -176,9 +176,14 @@ def refuse_aggregated(select: exp.Select) -> None:
         )
 
 
+def first_generator(part: exp.Expr) -> exp.Expr | None:
+    """Return the first generator in an expression; None if there is none."""
+    return next(_generators(part), None)
+
+
 def refuse_generators(part: exp.Expr) -> None:
     """Raise ``BindError`` for a generator in an expression."""
-    if (call := next(_generators(part), None)) is not None:
+    if (call := first_generator(part)) is not None:
         raise BindError(
             f"{_text(call)} makes rows, so it cannot stand here",
             hint="write FROM …, LATERAL explode(items) AS t(item), and name its column here",

@@ -147,7 +147,7 @@ class SinkConnector(Connector):
         """Return what writes rows in real time; raises as ``open_sink`` does, and ``UnsupportedError`` if it cannot."""
         raise UnsupportedError(
             f"{writing.stream.name} ({self.name}) cannot be written to in real time",
-            hint="write to a stream of kafka, or leave out mode = 'real_time': micro-batches take it",
+            hint="write to a stream of kafka, jdbc or print, or leave out mode = 'real_time': micro-batches take it",
         )
 
     def reach(self, spark: SparkSession, stream: StreamDef) -> None:

@@ -85,6 +85,8 @@ class OpenBucket:
         working_set.carried = spec.carried
         self._sizes, self._known_sizes, self._evicted_bytes = sizes, sizes.read() if sizes else {}, 0
         self._manifest = _read_manifest(spec, bucket, store)
+        for number, input in enumerate(spec.inputs):
+            self._manifest.take_order(number, input.order)
         self._log = SegmentLog(self._manifest, store, working_set, local_copies)
         self._loaded = working_set.sync(self._manifest.segments, self._log.load, hot=spec.hot)
         self._reported = self._manifest.frontier

@@ -95,6 +95,7 @@ def _carried_on(after: OperatorSpec, manifest: Manifest, all_of_them: Sequence[M
         fingerprint=after.fingerprint,
         step=step,
         own=dict(manifest.own),
+        orders=dict(manifest.orders),
         parts=parts,
         newest=dict(manifest.newest),
         counters=dict(manifest.counters),

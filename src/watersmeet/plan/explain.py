@@ -215,7 +215,7 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     else:
         column = written_column(input, time.column) if time.column.startswith("$") else time.column
         yield f"  event time {column} ({time.unit.value}, {origin}), {delay}"
-        if part.ties and not any_time:
+        if part.ties:
             yield f"  its declared order ({input.stream.order_text}): {_late_in_order(part)}"
         if input.stream.lead is not None:
             order = input.stream.order_text

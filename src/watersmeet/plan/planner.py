@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from sqlglot import exp
@@ -49,7 +50,7 @@ from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
 from watersmeet.plan.passes import optimize
 from watersmeet.plan.passes.slide_joins import is_in_order
-from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.physical_plan import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.sources import Sources, quoted_column
 from watersmeet.plan.table_retention import check_table_retention
 
@@ -112,7 +113,15 @@ def _plan_alone(query: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     else:
         operators.add_tree(query.root, needed)
     tables = tuple(input for input in query.inputs if input.index in sources.external)
-    return PhysicalPlan(query, emission, sources.freeze(), tuple(operators.built), filters, tables)
+    inputs = _late_by_terms(sources.freeze(), operators.built)
+    return PhysicalPlan(query, emission, inputs, tuple(operators.built), filters, tables)
+
+
+def _late_by_terms(inputs: Iterable[PhysicalInput], operators: Iterable[PhysicalOperator]) -> tuple[PhysicalInput, ...]:
+    """The inputs; further terms of an order stay where rows are late by their own times alone."""
+    feeds = {feed.source: feed for operator in operators for feed in operator.feeds if feed.source is not None}
+    late = {source for source, feed in feeds.items() if feed.until is None and feed.lag is not None}
+    return tuple(part if number in late else replace(part, ties=()) for number, part in enumerate(inputs))
 
 
 def _result_columns(query: LogicalQuery, filters: Iterable[exp.Expr], sources: Sources) -> frozenset[str]:

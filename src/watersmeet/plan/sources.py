@@ -199,7 +199,8 @@ def _ties(input: Input, part: _Part) -> tuple[TieTerm, ...]:
         return ()
 
     def physical(node: exp.Expr) -> exp.Expr:
-        return quoted_column(input.physical(node.name)) if isinstance(node, exp.Column) else node
+        known = stream.column(node.name) if isinstance(node, exp.Column) else None
+        return node if known is None else quoted_column(input.physical(known.name))
 
     terms = [sqlglot.parse_one(each.expression, dialect="spark").transform(physical) for each in stream.ordered_by[1:]]
     return tuple(

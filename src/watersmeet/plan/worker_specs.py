@@ -12,7 +12,7 @@ from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.join_limits import max_bytes
-from watersmeet.plan.physical_plan import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan, TieTerm
+from watersmeet.plan.physical_plan import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.state.hot_bounds import HotBounds
 
 #: The buckets of operators that kept theirs when the query got others, by the operator's name (engine/rescale.py).
@@ -26,8 +26,8 @@ def pack_specs(
     """How the rows of each source are packed; ``schemas`` give the types of what they carry."""
     specs = []
     for source, (part, schema) in enumerate(zip(plan.inputs, schemas, strict=True)):
-        receiver, number, feed = next(
-            (operator, number, feed)
+        receiver, number = next(
+            (operator, number)
             for operator in plan.operators
             for number, feed in enumerate(operator.feeds)
             if feed.source == source
@@ -48,15 +48,10 @@ def pack_specs(
                 max_future=part.max_future,
                 dated_by=part.input.dated_by.column if part.input.dated_by is not None else None,
                 gathering=part.gathering,
-                ties=tuple((each.name, each.descending) for each in _ties(part, feed)),
+                ties=tuple((each.name, each.descending) for each in part.ties),
             )
         )
     return specs
-
-
-def _ties(part: PhysicalInput, feed: Feed) -> tuple[TieTerm, ...]:
-    """By what rows of one time are late; those that are not late by their own time have nothing."""
-    return part.ties if feed.until is None else ()
 
 
 def operator_specs(
@@ -155,7 +150,7 @@ def _input_specs(
                     is_of_results=bool(part.branches),
                     until=feed.until,
                     waited_for=feed.waited_for,
-                    order=part.input.stream.order_text if _ties(part, feed) else "",
+                    order=part.input.stream.order_text if part.ties else "",
                 )
             )
         else:

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from watersmeet.settings.query_settings import REAL_TIME
+from watersmeet.errors import ConfigError
+from watersmeet.settings.query_settings import MODES, REAL_TIME
 from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select, Statement, StatementSet
 
 _SETTING = "mode"
 
 
 def in_mode(statements: Iterable[Statement], mode: str | None) -> Iterator[Statement]:
-    """The statements, whose queries run in ``mode`` unless they say otherwise (None: as they are)."""
+    """The statements, whose queries run in ``mode`` unless they say otherwise (None: as they are).
+
+    Raises ``ConfigError`` for another mode than those that SETTINGS take.
+    """
+    if mode is not None and mode not in MODES:
+        raise ConfigError(
+            f"mode is {' or '.join(MODES)}, not {mode}",
+            hint="how long a query runs is said to session.run: session.run(text, QueryMode.BOUNDED)",
+        )
     for statement in statements:
         query = _query(statement)
         if isinstance(statement, StatementSet):

@@ -168,6 +168,16 @@ class Queries:
         if not kept:
             self._names = before
 
+    @contextmanager
+    def names_if_started(self) -> Iterator[None]:
+        """Names that are given meanwhile count only if this succeeds: a text that is refused has no query."""
+        before = self._names.copy()
+        try:
+            yield
+        except BaseException:
+            self._names = before
+            raise
+
     def said_in(self, folder: str | None) -> Iterator[tuple[str, Said]]:
         """What the queries of a folder of checkpoints, or of the workspace, said when they last ran, by name."""
         for name in self._beside(self.checkpoint("_", folder)):

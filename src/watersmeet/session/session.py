@@ -425,5 +425,6 @@ class Session:
         return self.streams.drop(statement)
 
     def _start(self, statement: QueryStatement, mode: QueryMode, checkpoint: str | None) -> Started:
-        name, plan, targets = self._plans.named(statement)
-        return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show, statement.source))
+        with self._queries.names_if_started():
+            name, plan, targets = self._plans.named(statement)
+            return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show, statement.source))

@@ -14,6 +14,7 @@ from watersmeet.settings.seek import seek_text
 from watersmeet.settings.sizes import size, size_text
 
 REAL_TIME = "real_time"
+MODES = ("micro_batch", REAL_TIME)
 #: What a hybrid operator keeps in memory if no setting bounds it.
 DEFAULT_HOT_KEYS = 1_000_000
 #: With less memory, a worker has no room for rows beside Python and its libraries.

@@ -33,6 +33,12 @@ class NumberedNames:
     def __init__(self) -> None:
         self._sources: dict[str, str] = {}
 
+    def copy(self) -> NumberedNames:
+        """Return the same names, to which others can be added apart."""
+        found = NumberedNames()
+        found._sources = dict(self._sources)
+        return found
+
     def name_for(self, wanted: str, source: str) -> str:
         """Return ``wanted``, or ``wanted_N`` if another text has that name; the same text keeps its name."""
         name, number = wanted, 1

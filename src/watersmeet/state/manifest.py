@@ -21,7 +21,7 @@ from watersmeet.state.store import Store
 
 FORMAT_VERSION = 7
 #: 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``, all before 5 lack a checksum, all before 6 ``alike``,
-#: and all before 7 ``tie``.
+#: and all before 7 ``orders`` and ``tie``.
 _READABLE = (1, 2, 3, 4, 5, 6, FORMAT_VERSION)
 _FIRST_SEALED = 5
 #: The name of a bucket's manifest in its store.
@@ -55,6 +55,7 @@ class Manifest:
     # all buckets of the operator have the same frontier: so it is as long as all take the same marks in every step
     alike: bool = True
     own: dict[int, int] = field(default_factory=dict)  # the frontier of each input, which never decreases
+    orders: dict[int, str] = field(default_factory=dict)  # by what the ties of each input are ordered
     parts: dict[int, dict[str, PartFrontier]] = field(default_factory=dict)
     # in the first bucket only: the newest event time of each input (FOREVER: unknown), and the batch of the newest
     # entry in the log of hot keys
@@ -105,6 +106,14 @@ class Manifest:
         if live:
             return False, min(live)
         return True, max((part.frontier for part in parts), default=NEVER)
+
+    def take_order(self, input: int, order: str) -> None:
+        """Note the declared order of an input; ties of another one are forgotten."""
+        if self.orders.get(input, "") == order:
+            return
+        self.orders[input] = order
+        for part in self.parts.get(input, {}).values():
+            part.tie = ""
 
     def tie(self, input: int, frontier: int) -> bytes:
         """Return the least of the ties that the parts of an input have at its frontier; empty if it is another one."""
@@ -209,6 +218,7 @@ def _damaged() -> CheckpointError:
 
 def _decoded(fields: dict[str, Any], inputs: Iterable[int]) -> Manifest:
     fields.setdefault("alike", False)
+    fields["orders"] = {int(input): order for input, order in fields.get("orders", {}).items()}
     fields["own"] = {int(input): frontier for input, frontier in fields.get("own", {}).items()}
     newest = fields.get("newest", dict.fromkeys(inputs, FOREVER))
     fields["newest"] = {int(input): time for input, time in newest.items()}

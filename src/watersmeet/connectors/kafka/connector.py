@@ -22,7 +22,13 @@ from watersmeet.connectors.kafka.sink import (
     with_schema,
     write_batch,
 )
-from watersmeet.connectors.kafka.source import live_records, read_stored, read_stream, worker_records
+from watersmeet.connectors.kafka.source import (
+    live_records,
+    live_settings,
+    read_stored,
+    read_stream,
+    worker_records,
+)
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.runtime.real_time.sinks import LiveSink
@@ -75,6 +81,8 @@ class KafkaConnector(StoredConnector, SinkConnector):
 
         Raises ``ConnectorError``, within ``kafka_broker.CHECK_SECONDS``, where the broker or the topic is missing.
         """
+        if reading.live:
+            live_settings(reading.stream)  # before the broker is asked, which Spark may not reach with them either
         parts = partitions(reading.spark, reading.stream.options)
         reading = replace(reading, stream=_pinned(reading.stream))
         options = reading.stream.options

@@ -105,18 +105,23 @@ def _starts(reading: Reading, topic: KafkaTopic) -> dict[int, int] | None:
     return None if reading.starts is None else reading.starts.of(reading.stream.name.lower(), topic.start)
 
 
-def live_records(reading: Reading) -> LiveRecords:
-    """Return the topic for a query in real time to follow; ``ConfigError`` if librdkafka lacks one of its options."""
-    given = options_of(reading.stream.options)
-    client = client_options(given)
+def live_settings(stream: StreamDef) -> dict[str, str]:
+    """Return librdkafka's settings for a topic to follow; ``ConfigError`` if it lacks one of the stream's options."""
+    client = client_options(options_of(stream.options))
     settings = consumer_settings(client)
     if settings is None:
         lacking = [name for name, value in client.items() if consumer_settings({name: value}) is None]
         raise ConfigError(
-            f"{reading.stream.name}: real time reads Kafka with librdkafka, which has no equivalent of its options",
+            f"{stream.name}: real time reads Kafka with librdkafka, which has no equivalent of its options",
             detail=", ".join(lacking or client),
             hint="replace them (docs/sql/connectors.md#kafka), or leave out mode = 'real_time'",
         )
+    return settings
+
+
+def live_records(reading: Reading) -> LiveRecords:
+    """Return the topic for a query in real time to follow; raises as ``live_settings`` does."""
+    given, settings = options_of(reading.stream.options), live_settings(reading.stream)
     return LiveRecords(KafkaTopic(given.topic, settings, _since(reading.seek, given)), _record_format(reading, given))
 
 

@@ -25,7 +25,7 @@ from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.conditions import inputs_of, time_columns
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Interval, time_bounds
-from watersmeet.plan.logical.tree import Input, InputColumn, Leaf, Node, joins_of, met_in_time
+from watersmeet.plan.logical.tree import Input, InputColumn, Join, Leaf, Node, joins_of, met_in_time
 from watersmeet.plan.passes.expiries import RowSide, expiry_of
 from watersmeet.plan.passes.implied_windows import implied_windows
 from watersmeet.plan.rising import rising_of
@@ -34,7 +34,8 @@ from watersmeet.plan.rising import rising_of
 def choose_times(query: LogicalQuery) -> LogicalQuery:
     """The query with the time of each input.
 
-    Raises ``UnsupportedError`` for ORDER BY over a declared order where the query needs the event time.
+    Raises ``UnsupportedError`` for ORDER BY over a declared order where the query needs the event time, and for a GRACE
+    PERIOD where rows are dated by a number.
     """
     found = _chosen(query)
     ordering = found.ordering
@@ -50,7 +51,25 @@ def choose_times(query: LogicalQuery) -> LogicalQuery:
             hint=hint,
             position=ordering.position,
         )
+    _refuse_grace(found)
     return found
+
+
+def _graceful(query: LogicalQuery) -> Join | None:
+    """The first join with a GRACE PERIOD or ALLOWED LATENESS."""
+    return next((join for join in joins_of(query.root) if join.grace.total), None)
+
+
+def _refuse_grace(query: LogicalQuery) -> None:
+    join = _graceful(query)
+    counting = (each for each in query.inputs if each.dated_by is not None and each.time.unit is TimeUnit.ROWS)
+    if join is not None and (input := next(counting, None)) is not None:
+        clause = "GRACE PERIOD" if join.grace.period else "ALLOWED LATENESS"
+        raise UnsupportedError(
+            f"{clause} is a duration, but {input.alias} is dated by {input.time.column} here, which counts rows",
+            hint="leave it out: rows are late once they are out of the declared order",
+            position=join.position,
+        )
 
 
 def _chosen(query: LogicalQuery) -> LogicalQuery:
@@ -122,7 +141,13 @@ def _compared(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
 
 
 def _implied(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
-    """The inputs whose times set a window by several conditions of a join together."""
+    """The inputs whose times set a window by several conditions of a join together.
+
+    None where durations are asked for, which a declared order may not have.
+    """
+    settings = query.settings
+    if settings.allowed_lateness or isinstance(settings.max_future, float) or _graceful(query) is not None:
+        return frozenset()
     windows = (implied_windows(join, query, inputs) for join in joins_of(query.root))
     return frozenset(
         input for found in windows for pair, bounds in found.items() if bounds != Interval() for input in pair
