@@ -55,13 +55,13 @@ def choose_times(query: LogicalQuery) -> LogicalQuery:
     return found
 
 
-def _graceful(query: LogicalQuery) -> Join | None:
+def _join_with_grace(query: LogicalQuery) -> Join | None:
     """The first join with a GRACE PERIOD or ALLOWED LATENESS."""
     return next((join for join in joins_of(query.root) if join.grace.total), None)
 
 
 def _refuse_grace(query: LogicalQuery) -> None:
-    join = _graceful(query)
+    join = _join_with_grace(query)
     counting = (each for each in query.inputs if each.dated_by is not None and each.time.unit is TimeUnit.ROWS)
     if join is not None and (input := next(counting, None)) is not None:
         clause = "GRACE PERIOD" if join.grace.period else "ALLOWED LATENESS"
@@ -146,7 +146,7 @@ def _implied(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
     None where durations are asked for, which a declared order may not have.
     """
     settings = query.settings
-    if settings.allowed_lateness or isinstance(settings.max_future, float) or _graceful(query) is not None:
+    if settings.allowed_lateness or isinstance(settings.max_future, float) or _join_with_grace(query) is not None:
         return frozenset()
     windows = (implied_windows(join, query, inputs) for join in joins_of(query.root))
     return frozenset(
