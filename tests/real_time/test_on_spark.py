@@ -190,6 +190,25 @@ def test_a_killed_worker_loses_nothing(
     assert {row for row in net(results(broker, out)) if row[1] < 10**9} == expected
 
 
+@pytest.mark.slow
+def test_a_run_that_was_broken_off_in_its_first_write_is_followed_by_another(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session
+) -> None:
+    """Spark begins no first epoch beside a file in the folder of its commits, even one without a name of its own."""
+    topic, out = new_topic(1), new_topic()
+    session.sql(f"CREATE STREAM o (id BIGINT) {options(broker, topic)}; CREATE STREAM passed {options(broker, out)}")
+    query = started(session, "INSERT INTO passed SELECT id FROM o SETTINGS buckets = 1")
+    broker.produce(spark, topic, [json.dumps({"id": 1})])
+    known = more_results(broker, out, 0, query)
+    for kind in ("commits", "offsets"):
+        Path(query.checkpoint, "spark", kind, ".0.916a4389-ca90-43b4-8fb3-9515b6811b38.tmp").write_bytes(b"v1")
+    os.kill(workers(spark)[0], signal.SIGKILL)
+    broker.produce(spark, topic, [json.dumps({"id": 2})])
+    more_results(broker, out, known, query)
+    query.stop()
+    assert net(without_repeats(results(broker, out))).keys() >= {(2,)}
+
+
 def pairs_and_padded(count: int) -> set[tuple[Any, ...]]:
     """The left join of what was sent, as slowly as can be."""
     left, right = ([json.loads(row) for n in range(0, count, 100) for row in rows(kind, n, 100)] for kind in "op")

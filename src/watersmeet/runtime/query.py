@@ -178,6 +178,8 @@ class RunningQuery:
         """Start one Spark query on the checkpoint."""
 
         def again() -> None:
+            checkpoint = self._job.checkpoint
+            checkpoint.prepare(checkpoint.read_plan())  # the run before may have been broken off in its first write
             declares = declares_end and not self._job.checkpoint.has_ended()
             self._start(limited=limited, available_now=available_now, declares_end=declares)
 

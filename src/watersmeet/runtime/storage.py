@@ -105,8 +105,10 @@ class Storage:
 
     @_as_connector_error
     def make_folder(self, path: str) -> None:
-        """Make a folder and its parents."""
-        if not self._system(path).mkdirs(self._path(path)):
+        """Make a folder and its parents; a local one is made by no command, which could fail by itself."""
+        if (local := self.local_path(path)) is not None:
+            _make_local(Path(local), path)
+        elif not self._system(path).mkdirs(self._path(path)):
             raise ConnectorError(f"the folder {path} cannot be made")
 
     @_as_connector_error
@@ -114,11 +116,7 @@ class Storage:
         """Make a folder that only its owner can enter, and its parents; a folder that exists stays unchanged."""
         if (local := self.local_path(path)) is not None:
             # Hadoop would make it, let others enter it, and then run chmod
-            try:
-                Path(local).mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
-            except OSError as error:
-                _, then = disk_failure(str(error)) or ("", "see that the user may use it")
-                raise ConnectorError(f"{path} cannot be used: {error.strerror}", hint=then) from None
+            _make_local(Path(local), path, _OWNER_ONLY)
             return
         system, folder = self._system(path), self._path(path)
         if system.exists(folder):
@@ -295,6 +293,15 @@ class Storage:
             return context.getFileContext(path.toUri(), self._configuration)
         except Py4JJavaError:
             return None
+
+
+def _make_local(folder: Path, name: str, mode: int = 0o777) -> None:
+    """Make a local folder and its parents; ``name`` is what errors call it."""
+    try:
+        folder.mkdir(mode, parents=True, exist_ok=True)
+    except OSError as error:
+        _, then = disk_failure(str(error)) or ("", "see that the user may use it")
+        raise ConnectorError(f"{name} cannot be used: {error.strerror}", hint=then) from None
 
 
 def _is_refusal(error: Py4JJavaError) -> bool:
