@@ -116,4 +116,4 @@ def test_only_rows_of_that_time_are_behind() -> None:
     rows = with_ties(pa.table({TIME: pa.array([1, 2, 2, 3, None], pa.int64()), "x": [0, 1, 5, 0, 0]}), [("x", False)])
     last = last_tie(rows, 2)
     assert is_behind(rows, 2, last).to_pylist() == [False, True, False, False, False]
-    assert last_tie(rows.drop_columns([TIE]), 2) == b""
+    assert last_tie(rows.drop_columns([TIE]), 2) == last_tie(rows, 4) == b""

@@ -204,7 +204,7 @@ def _observe_frontiers(rows: pa.Table, spec: PackSpec, task: _Task) -> None:
     if rows.num_rows == 0:
         return
     if _PART not in rows.column_names:
-        newest = pc.max(rows[TIME]).as_py()
+        newest = task.report.newest
         _raise_to(task.frontiers, "", newest - spec.delay, last_tie(rows, newest))
         return
     parts = rows[_PART].combine_chunks().dictionary_encode()

@@ -33,12 +33,11 @@ def with_ties(rows: pa.Table, terms: Sequence[tuple[str, bool]]) -> pa.Table:
 
 
 def last_tie(rows: pa.Table, time: int) -> bytes:
-    """Return the last ``$tie`` of the rows of that time, of which there is one at least; empty if they carry none."""
+    """Return the last ``$tie`` of the rows of that time; empty if there are none, or if rows carry none."""
     if TIE not in rows.column_names:
         return b""
     of_time = rows[TIE].filter(pc.equal(rows[TIME], pa.scalar(time, pa.int64())))
-    found: bytes = pc.max(of_time).as_py()
-    return found
+    return pc.max(of_time).as_py() or b""
 
 
 def is_behind(rows: pa.Table, time: int, tie: bytes) -> pa.ChunkedArray:
