@@ -124,6 +124,21 @@ def test_a_fork_ends_with_who_asked_for_it(server: tuple[str, subprocess.Popen[s
         process.communicate(timeout=60)
 
 
+def test_who_asked_ends_after_its_fork_when_it_is_told_to_end(
+    server: tuple[str, subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    process = asked(_path_when_it_answers(server[0]), tmp_path, "stays")
+    assert process.stdout is not None
+    fork, child = map(int, process.stdout.readline().split())
+    try:
+        process.terminate()
+        assert process.wait(30) == 0
+        assert not is_alive(fork)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate(timeout=60)
+
+
 def test_forks_have_their_time_zone_and_draw_numbers_of_their_own(
     server: tuple[str, subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,8 @@ def run_in_fork(
 ) -> int | None:
     """Run a module in a fork of the server, with these standard streams; return its exit code.
 
-    Returns None if no server answers, or it has started with other settings; nothing has been run then.
+    Returns None if no server answers, or it has started with other settings; nothing has been run then.  After SIGTERM,
+    by which Spark ends a process, it ends the fork, waits for its end and returns 0.
     """
     request = Request(module, arguments, str(Path.cwd()), path, dict(os.environ))
     with socket.socket(socket.AF_UNIX) as connection:
@@ -116,7 +117,20 @@ def run_in_fork(
             return None
         _close_streams()
         connection.settimeout(None)
+        is_told = False
+
+        def end(*_: object) -> None:
+            nonlocal is_told
+            is_told = True
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+
+        # Java keeps the exit code of a process, by its id, until the streams of that process are closed, and gives it
+        # to a later process that has the same id.  So we end after the fork, which has our streams, and with 0.
+        signal.signal(signal.SIGTERM, end)
         code = connection.recv(_CODE_BYTES, socket.MSG_WAITALL)
+    if is_told:
+        return 0
     return int.from_bytes(code, signed=True) if len(code) == _CODE_BYTES else 1  # killed
 
 
