@@ -77,6 +77,9 @@ _DISK_STATES = {
     "Read-only file system": ("is read-only", "make it writable again"),
     "Disk quota exceeded": ("holds all that the user may store", "free some space, or raise the quota"),
 }
+# Hadoop runs `chmod` for files.  Java may give it the exit code of a process that Spark has ended with SIGTERM:
+# docs/design/2026-11-29-exit-codes-of-other-processes.md.
+_ENDED_COMMAND = re.compile(r"\bExitCodeException exitCode=143\b")
 _LOST_EXECUTOR = re.compile(r"ExecutorLostFailure|Remote RPC client disassociated|executor \S+ exited|SlaveLost")
 # What Kafka's Java client raises where no broker answers, or where the one that leads a partition is not there.
 _KAFKA_UNREACHABLE = re.compile(
@@ -213,6 +216,11 @@ def is_of_this_machine(error: BaseException) -> bool:
         or any(pattern.search(text) for pattern in (_DEAD_WORKER, _LOST_EXECUTOR, _DISK))
         or _BROKEN_PIPE.search(_raised_with_stack(error)) is not None
     )
+
+
+def is_of_ended_command(error: BaseException) -> bool:
+    """Whether a command that Hadoop ran for a file was reported as ended by SIGTERM: it may do in another run."""
+    return _ENDED_COMMAND.search(_raised_with_stack(error)) is not None
 
 
 def disk_failure(text: str) -> tuple[str, str] | None:

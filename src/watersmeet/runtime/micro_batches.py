@@ -16,7 +16,7 @@ from watersmeet.runtime.buckets import buckets_of
 from watersmeet.runtime.checkpoint_files import plain_renames
 from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.exchange import BATCHES_BEFORE
-from watersmeet.runtime.failures import planning
+from watersmeet.runtime.failures import is_of_ended_command, planning
 from watersmeet.runtime.job import Job, Run, batch_key
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.memory_setting import memory_setting
@@ -27,6 +27,9 @@ from watersmeet.runtime.source_logs import source_logs
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.task_frames import Resources
 from watersmeet.settings.seek import Starts, resolve
+
+#: Runs in a row that fail before one commits a batch.
+_MOST_RUNS = 3
 
 
 class MicroBatches:
@@ -39,6 +42,7 @@ class MicroBatches:
         self._has_committed = False
         self._results = BatchResults()
         self._write_error: Exception | None = None
+        self._failures = 0
 
     def start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> Run:
         """Start one Spark query on the checkpoint."""
@@ -103,14 +107,16 @@ class MicroBatches:
         if not self._has_committed and self._plan is not None and self._plan.generation:
             self._job.checkpoint.remove_other_generations(self._plan)
         self._has_committed = True
+        self._failures = 0
 
     def cause(self, error: Exception) -> Exception:
         """What writing a batch raised, which Spark returns as text; else the error itself."""
         return self._write_error or error
 
     def starts_again(self, error: Exception) -> bool:
-        """Return False: Spark has tried every task several times."""
-        return False
+        """Whether a command of the file system was ended, not too often in a row: all else Spark has tried again."""
+        self._failures += 1
+        return is_of_ended_command(error) and self._failures < _MOST_RUNS
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         plan = self._plan

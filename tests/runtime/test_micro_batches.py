@@ -1,0 +1,43 @@
+"""Which failures of micro-batches are followed by another run."""
+
+from typing import cast
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from watersmeet.runtime.job import Job
+from watersmeet.runtime.micro_batches import MicroBatches
+
+
+def failure(stack: str) -> Exception:
+    error = StreamingQueryException("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: ")
+    vars(error)["_stackTrace"] = stack
+    return error
+
+
+def micro_batches() -> MicroBatches:
+    return MicroBatches(cast(SparkSession, None), cast(Job, None))
+
+
+ENDED = failure(
+    "Caused by: ExitCodeException exitCode=143: \n\tat org.apache.hadoop.util.Shell.runCommand(Shell.java:1071)"
+)
+
+
+def test_a_command_that_is_said_to_have_been_ended_is_followed_by_two_runs() -> None:
+    host = micro_batches()
+    assert [host.starts_again(ENDED) for _ in range(3)] == [True, True, False]
+
+
+def test_a_batch_between_them_counts_anew() -> None:
+    host = micro_batches()
+    for _ in range(3):
+        assert host.starts_again(ENDED)
+        assert host.starts_again(ENDED)
+        host.has_run({})
+
+
+@pytest.mark.parametrize("stack", ["ExitCodeException exitCode=1: no such file", "java.io.IOException: 143", ""])
+def test_nothing_else_is(stack: str) -> None:
+    assert not micro_batches().starts_again(failure(stack))
