@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shutil import which
 
 import pytest
 from pyspark.sql import SparkSession
@@ -46,6 +47,34 @@ def is_committed(folder: Path) -> bool:
         {path.name for path in folder.rglob(f"{log}/*") if path.name.isdigit()} for log in ("offsets", "commits")
     )
     return bool(begun) and begun == done
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.timeout(2 * PATIENCE_SECONDS)
+def test_a_query_whose_chmod_is_ended_goes_on(tmp_path: Path) -> None:
+    write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])
+    write(tmp_path / "p" / "1.json", [(1, 8)])
+    (tmp_path / "job.sql").write_text(JOB.format(tmp_path))
+    chmod, once = tmp_path / "bin" / "chmod", tmp_path / "once"
+    chmod.parent.mkdir()
+    end = f"mkdir {once} 2>/dev/null && kill -TERM $$"
+    chmod.write_text(f'#!/bin/sh\ncase "$*" in */sources/*) {end};; esac\nexec {which("chmod")} "$@"\n')
+    chmod.chmod(0o700)
+    path = f"{chmod.parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        [*WATERSMEET, "run", "job.sql", "--bounded", "--master", "local[1]"],
+        cwd=tmp_path,
+        env={**environment(), "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert once.exists()
+    assert sorted(ran.stdout.splitlines()) == ["+ 1, 8", "+ 2, NULL"]
+    assert "a run has failed, and begins again where it last committed" in ran.stderr
 
 
 @pytest.mark.processes

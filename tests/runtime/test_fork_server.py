@@ -42,6 +42,18 @@ if child:
     print(os.getpid(), child, flush=True)
 time.sleep(120)
 """
+LINGERS = """
+import pathlib, signal, sys, time
+
+def end(*_):
+    time.sleep(1)
+    pathlib.Path("ended").touch()
+    sys.exit(5)
+
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(120)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +73,7 @@ def asked(server: str, folder: Path, module: str, *arguments: str) -> subprocess
     (folder / "shown.py").write_text(SHOWN)
     (folder / "stays.py").write_text(STAYS)
     (folder / "draws.py").write_text(DRAWS)
+    (folder / "lingers.py").write_text(LINGERS)
     return subprocess.Popen(
         [worker_python(), "-m", module, *arguments],
         cwd=folder,
@@ -127,16 +140,13 @@ def test_a_fork_ends_with_who_asked_for_it(server: tuple[str, subprocess.Popen[s
 def test_who_asked_ends_after_its_fork_when_it_is_told_to_end(
     server: tuple[str, subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    process = asked(_path_when_it_answers(server[0]), tmp_path, "stays")
+    process = asked(_path_when_it_answers(server[0]), tmp_path, "lingers")
     assert process.stdout is not None
-    fork, child = map(int, process.stdout.readline().split())
-    try:
-        process.terminate()
-        assert process.wait(30) == 0
-        assert not is_alive(fork)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        process.communicate(timeout=60)
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    assert process.wait(30) == 0
+    assert (tmp_path / "ended").exists()
+    process.communicate(timeout=60)
 
 
 def test_forks_have_their_time_zone_and_draw_numbers_of_their_own(

@@ -6,6 +6,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from watersmeet.errors import LostProcessError
+from watersmeet.runtime.failures import translate
 from watersmeet.runtime.job import Job
 from watersmeet.runtime.micro_batches import MicroBatches
 
@@ -28,6 +30,12 @@ ENDED = failure(
 def test_a_command_that_is_said_to_have_been_ended_is_followed_by_two_runs() -> None:
     host = micro_batches()
     assert [host.starts_again(ENDED) for _ in range(3)] == [True, True, False]
+
+
+def test_what_is_reported_after_them_may_pass_too() -> None:
+    error = translate(ENDED, "q")
+    assert isinstance(error, LostProcessError)
+    assert error.message.startswith("query q failed: a command that Hadoop runs for files (chmod) ended with 143")
 
 
 def test_a_batch_between_them_counts_anew() -> None:

@@ -163,6 +163,11 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
             f"query {name} ended: Spark's JVM has ended",
             hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
         )
+    if is_of_ended_command(error):
+        return LostProcessError(
+            f"query {name} failed: a command that Hadoop runs for files (chmod) ended with 143 (SIGTERM)",
+            hint=f"run it again; {_RESUME}",
+        )
     if is_of_damage(whole := _raised_with_stack(error)):
         return CheckpointError(
             f"query {name} stopped: Spark's part of its checkpoint is damaged",
@@ -219,7 +224,7 @@ def is_of_this_machine(error: BaseException) -> bool:
 
 
 def is_of_ended_command(error: BaseException) -> bool:
-    """Whether a command that Hadoop ran for a file was reported as ended by SIGTERM: it may do in another run."""
+    """Whether a command that Hadoop ran for a file was reported as ended by SIGTERM; the next may do."""
     return _ENDED_COMMAND.search(_raised_with_stack(error)) is not None
 
 
