@@ -244,6 +244,22 @@ def test_bounded_and_drain_exclude_each_other(job: str) -> None:
     assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "--bounded and --drain exclude each other")
 
 
+@pytest.mark.parametrize("option", ["--bounded", "--drain"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "INSERT INTO t SELECT 1 FROM s SETTINGS mode = 'real_time';",
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT 1 FROM s SETTINGS mode = 'real_time'; END;",
+    ],
+)
+def test_a_query_in_real_time_has_no_end(use: Use, option: str, script: str) -> None:
+    session = use(started(FakeQuery()))
+    result = RUNNER.invoke(app, ["run", "-", option], input=script)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("a query in real time has no end: --bounded and --drain are for micro-batches\n")
+    assert session.calls == []
+
+
 def test_restarts_are_counted_where_there_are_some(job: str) -> None:
     result = RUNNER.invoke(app, ["run", job, "--max-restarts", "3"])
     assert (result.exit_code, result.stderr) == (2, "--max-restarts is for --restart-on-failure\n")

@@ -52,7 +52,9 @@ def test_streams_of_the_workspace_count_too(tmp_path: Path) -> None:
 
 def test_real_time_has_slots_for_all_tasks(tmp_path: Path) -> None:
     script = parse("SELECT * FROM a JOIN a AS b ON a.k = b.k SETTINGS mode = 'real_time';")
-    for statements, real_time in ((script, False), (parse(QUERY), True)):
+    insert = "INSERT INTO t SELECT 1 FROM s SETTINGS mode = 'real_time'"
+    together = parse(f"EXECUTE STATEMENT SET BEGIN {insert}; END;")
+    for statements, real_time in ((script, False), (together, False), (parse(QUERY), True)):
         master, config = spark_for(statements, None, tmp_path, bounded=False, real_time=real_time)
         assert master == "local[64]"
         assert config is not None

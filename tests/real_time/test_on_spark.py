@@ -362,6 +362,8 @@ def test_what_real_time_cannot_do_is_refused(
     refused("INSERT INTO out SELECT id FROM kerberos", ConfigError, "librdkafka")
     refused("INSERT INTO out SELECT id FROM gssapi", ConfigError, "librdkafka")  # the broker is not asked before
     refused("INSERT INTO out SELECT id FROM o", UnsupportedError, "has no end", QueryMode.BOUNDED)
+    refused("INSERT INTO out SELECT id FROM o SETTINGS buckets = 1000", ConfigError, "task slots")
+    assert not [*(tmp_path / "workspace" / "queries").iterdir()], "what is refused leaves no folder"
     refused("INSERT INTO out SELECT id FROM o SETTINGS trigger = '1 second'", UnsupportedError, "set epoch instead")
     refused("CREATE STREAM s AS SELECT id FROM o", UnsupportedError, "stores the frontier with each batch")
     with pytest.raises(ConfigError, match="mode is micro_batch or real_time, not bounded"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,6 +72,7 @@ def running(
         read_plan=lambda: None,
         refuse_sealed=lambda _: None,
         prepare=lambda _: None,
+        removed_if_refused=nullcontext,
         folder="",
         has_ended=lambda: any(start["declares_end"] for start in getattr(host, "done", [])),
         write_counters=lambda _: None,
@@ -95,6 +98,24 @@ def test_a_query_stops_that_was_asked_to_while_it_started_again(monkeypatch: pyt
     stopping.join(_PATIENCE_SECONDS)
     assert not stopping.is_alive()
     assert host.streams[1].stopped.is_set()
+
+
+def test_what_a_stop_ends_is_not_said_to_begin_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, failed = FakeHost(), threading.Event()
+
+    def starts_again(_: Exception) -> bool:
+        failed.set()
+        return True
+
+    monkeypatch.setattr(host, "starts_again", starts_again)
+    with caplog.at_level(logging.WARNING):
+        started = running(monkeypatch, host)
+        assert failed.wait(_PATIENCE_SECONDS)
+        started.stop()
+    assert (len(host.streams), caplog.messages) == (1, [])
+    assert started.wait(0), "a stop is no error"
 
 
 # -- outages -----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import is_same, plain_sql
 from watersmeet.kernels.aggregate.functions import Function
-from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.certain_types import known_type
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, OutputColumn
 from watersmeet.plan.logical.tree import Input, InputColumn
@@ -262,14 +262,7 @@ class _AggregateBinder:
         return input
 
     def _type(self, expression: exp.Expr, near: exp.Expr, what: str) -> exp.DataType:
-        kind = certain_type(expression, self.columns)
-        if kind is None:
-            raise BindError(
-                f"{what}: the type of {plain_sql(expression)} is not known here",
-                hint="CAST it",
-                position=position_of(expression) or position_of(near),
-            )
-        return kind
+        return known_type(expression, self.columns, what, position_of(expression) or position_of(near))
 
 
 def _refuse_nested(expression: exp.Expr, inside: str, near: exp.Expr) -> None:

@@ -17,7 +17,7 @@ from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_groups import NESTED
-from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.certain_types import known_type, type_not_known
 from watersmeet.plan.logical.conditions import conjuncts
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import GroupKey, LogicalQuery, OutputColumn, Over, OverCall
@@ -199,14 +199,8 @@ def with_aliases(expression: exp.Expr, select: exp.Select) -> exp.Expr:
 
 def _partition(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[GroupKey]:
     for place, expression in enumerate(window.args.get("partition_by") or ()):
-        kind = certain_type(expression, columns)
         position = position_of(expression) or position_of(window)
-        if kind is None:
-            raise BindError(
-                f"PARTITION BY: the type of {plain_sql(expression)} is not known here",
-                hint="CAST it",
-                position=position,
-            )
+        kind = known_type(expression, columns, "PARTITION BY", position)
         check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position)
         yield GroupKey(f"$p{place}", expression.unnest(), kind)
 
@@ -226,7 +220,8 @@ def refuse_delta(conditions: Sequence[exp.Expr]) -> None:
 def order_of(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[tuple[exp.Expr, bool]]:
     """The terms of a window's ORDER BY, and whether each is descending.
 
-    Raises ``UnsupportedError`` for NULLs in another place than Spark's, and for values that are in no order.
+    Raises ``UnsupportedError`` for NULLs in another place than Spark's, and for values that are in no order, and
+    ``BindError`` for those of a type that is not known.
     """
     order = window.args.get("order")
     for term in order.expressions if order is not None else ():
@@ -238,10 +233,13 @@ def order_of(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator
                 position=position_of(term),
             )
         kind = type_of(term.this, columns)
+        position = position_of(term.this) or position_of(window)
+        if kind.is_type(exp.DataType.Type.UNKNOWN):
+            raise type_not_known(term.this, "ORDER BY", position)
         if kind.is_type(*NESTED):
             raise UnsupportedError(
                 f"ORDER BY {plain_sql(term.this)}: values of type {kind.sql('spark')} are in no order",
                 hint="order by a field or an element of it",
-                position=position_of(term.this) or position_of(window),
+                position=position,
             )
         yield term.this, descending

@@ -14,7 +14,7 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_groups import FRACTIONS, INTEGERS, NUMBERS
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.aggregate.functions import Call, Function
-from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.certain_types import known_type
 from watersmeet.plan.logical.query import OverCall
 from watersmeet.plan.logical.tree import Input, InputColumn
 
@@ -61,7 +61,7 @@ def call_of(window: exp.Window, name: str, columns: Mapping[str, InputColumn], i
         by_rows, aggregate = frame is not None and frame.by_rows, _AGGREGATES[kind].value
         return OverCall(name, aggregate, call, arguments, type_, frame, by_rows, True, text, position)
     if kind in _PICKED and order is not None:
-        type_, picked = _type(function.this, text, columns), _PICKED[kind]
+        type_, picked = known_type(function.this, columns, text, position_of(function.this)), _PICKED[kind]
         by_rows = frame is not None and frame.by_rows
         # a frame of RANGE is in an order with ties, the first or last of which is that by the other columns
         call = f"{picked}({{0}}{'' if by_rows else ' ORDER BY {order}'}) {{over}}"
@@ -74,7 +74,11 @@ def call_of(window: exp.Window, name: str, columns: Mapping[str, InputColumn], i
         )
         if not isinstance(offset, exp.Literal) or not offset.is_int or not is_written:
             raise UnsupportedError(f"{text}: takes an expression, a whole number and a literal", position=position)
-        type_, shifted, by = _type(function.this, text, columns), _SHIFTED[kind], int(offset.name)
+        type_, shifted, by = (
+            known_type(function.this, columns, text, position_of(function.this)),
+            _SHIFTED[kind],
+            int(offset.name),
+        )
         otherwise = "" if default is None else f", {_literal(default, type_)}"
         call = f"{shifted}({{0}}, {by}{otherwise}) {{over}}"
         return OverCall(name, shifted, call, (function.this,), type_, None, True, True, text, position, by)
@@ -95,7 +99,7 @@ def _aggregate(
         raise UnsupportedError(f"{text}: DISTINCT and several arguments are not supported", position=position_of(node))
     if argument is None or isinstance(argument, exp.Star):
         return "CAST(count(*) {over} AS BIGINT)", (), exp.DataType.build("BIGINT", dialect="spark")
-    kind = _type(argument, text, columns)
+    kind = known_type(argument, columns, text, position_of(argument))
     if function.takes_numbers and not kind.is_type(*NUMBERS):
         raise BindError(
             f"{text}: {plain_sql(argument)} is {kind.sql(dialect='spark')}, and {function.value} takes numbers",
@@ -113,14 +117,3 @@ def _aggregate(
     found = spark_type(Call("", function, None, arrow_type(kind)).result_type)
     type_ = exp.DataType.build(found, dialect="spark")
     return f"CAST({function.value}({{0}}) {{over}} AS {type_.sql(dialect='duckdb')})", (argument,), type_
-
-
-def _type(argument: exp.Expr, text: str, columns: Mapping[str, InputColumn]) -> exp.DataType:
-    kind = certain_type(argument, columns)
-    if kind is None:
-        raise BindError(
-            f"{text}: the type of {plain_sql(argument)} is not known here",
-            hint="CAST it",
-            position=position_of(argument),
-        )
-    return kind

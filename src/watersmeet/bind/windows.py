@@ -18,7 +18,7 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import interval_micros
 from watersmeet.expressions.windows import Window, WindowBound, WindowKind
-from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.certain_types import known_type
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import GroupKey, SessionWindows
 from watersmeet.plan.logical.tree import Input, Join, Leaf, Node, leaves_of, timed
@@ -60,13 +60,7 @@ def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inp
     scope, partition = Scope([relation]), []
     for place, given in enumerate(table.args.get("partition_by") or ()):
         expression = scope.substitute(given).unnest()
-        kind = certain_type(expression, names.columns)
-        if kind is None:
-            raise BindError(
-                f"PARTITION BY: the type of {plain_sql(expression)} is not known here",
-                hint="CAST it",
-                position=position_of(given),
-            )
+        kind = known_type(expression, names.columns, "PARTITION BY", position_of(given))
         check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position_of(given))
         partition.append(GroupKey(f"$p{place}", expression, kind))
     kind, unit = leaf.input.time_type, leaf.input.time.unit

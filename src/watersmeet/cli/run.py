@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from watersmeet.sql.statements import Statement
 
 _LOOK_SECONDS = 0.2
+_NO_END = "a query in real time has no end: --bounded and --drain are for micro-batches"
 
 Script = Annotated[str, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")]
 Bounded = Annotated[
@@ -106,6 +107,7 @@ def run(
         statements = parse(text)  # reports syntax errors before Spark starts
         if not statements:
             raise ConfigError(f"there is no statement in {script}")
+        _refuse_end_of_real_time(statements, bounded=bounded, drain=drain)
         mode, place = _mode(bounded=bounded, drain=drain), named_place(workspace)
         if show_states(statements, queries_folder(checkpoint, workspace), written):
             return
@@ -125,9 +127,18 @@ def _check_usage(*, bounded: bool, drain: bool, real_time: bool, checkpoint: str
     if bounded and drain:
         raise UsageError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
     if real_time and (bounded or drain):
-        raise UsageError("a query in real time has no end: --bounded and --drain are for micro-batches")
+        raise UsageError(_NO_END)
     if checkpoint == "":
         raise UsageError("--checkpoint names no folder")
+
+
+def _refuse_end_of_real_time(statements: Sequence[Statement], *, bounded: bool, drain: bool) -> None:
+    """The same as ``_check_usage`` for a mode in SETTINGS; said before Spark starts."""
+    if bounded or drain:
+        from watersmeet.session.modes import runs_in_real_time
+
+        if runs_in_real_time(statements):
+            raise UsageError(_NO_END, hint="leave out mode = 'real_time' in SETTINGS, or these options")
 
 
 def _run(

@@ -23,7 +23,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError
@@ -31,7 +32,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.errors import CheckpointError, ConnectorError
+from watersmeet.errors import CheckpointError, ConnectorError, WatersmeetError
 from watersmeet.kernels.evicting.join import EvictingJoin
 from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.kernels.sliding import SlidingJoin
@@ -116,6 +117,17 @@ class Checkpoint:
         for folder in (self.folder, f"{self.spark(plan)}/offsets", f"{self.spark(plan)}/commits"):
             self._storage.remove_temporary(folder)
         self._storage.remove_temporary(self.hot_keys, recursive=True)
+
+    @contextmanager
+    def removed_if_refused(self) -> Iterator[None]:
+        """Delete a folder that is made meanwhile, if the query is refused before its plan file is there."""
+        is_new = self._storage.modified(self.folder) is None
+        try:
+            yield
+        except WatersmeetError:
+            if is_new and self.read_plan() is None:
+                self._storage.delete(self.folder)
+            raise
 
     def has_batches(self, plan: PlanFile | None) -> bool:
         """Whether Spark has committed a batch; ``plan`` is what the plan file holds."""

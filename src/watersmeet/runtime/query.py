@@ -34,6 +34,8 @@ from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
+#: How long a failed run waits before another one begins: a signal to all processes ends Spark before it stops a query.
+_STOP_SECONDS = 0.5
 
 
 class RunningQuery:
@@ -57,7 +59,8 @@ class RunningQuery:
         self._meter = RunMeter(spark, takes_one_batch=takes_one_batch)
         self._history = self._history.based_on(self._report(self._history))
         self._warnings = SourceWarnings(job.name)
-        self._has_ended = self._begin()
+        with job.checkpoint.removed_if_refused():
+            self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
         self._thread.start()
 
@@ -258,7 +261,7 @@ class RunningQuery:
         failure = self._translated(error)
         outage = failure if isinstance(failure, OutageError) else None
         if outage is None:
-            if not self._host.starts_again(error):
+            if not self._host.starts_again(error) or self._stopping.wait(_STOP_SECONDS):
                 raise error
             _log.warning("%s: a run has failed, and begins again where it last committed", self.name)
         while True:

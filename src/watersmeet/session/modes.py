@@ -34,8 +34,13 @@ def in_mode(statements: Iterable[Statement], mode: str | None) -> Iterator[State
 
 def runs_in_real_time(statements: Iterable[Statement]) -> bool:
     """Whether one of the statements starts a query in real time."""
-    queries = filter(None, map(_query, statements))
-    return any(str(query.settings.get(_SETTING)).lower() == REAL_TIME for query in queries)
+    for statement in statements:
+        query = _query(statement)
+        if isinstance(statement, StatementSet) and runs_in_real_time(statement.inserts):
+            return True
+        if query is not None and str(query.settings.get(_SETTING)).lower() == REAL_TIME:
+            return True
+    return False
 
 
 def _query(statement: Statement) -> Query | None:

@@ -11,7 +11,9 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
+from watersmeet.errors import BindError, Position
 from watersmeet.expressions.explodes import fields_of
+from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_groups import FRACTIONS, INSTANTS, INTEGERS, NUMBERS, TEXTS, digits_of
 from watersmeet.plan.logical.collection_types import collection_type, is_empty
 from watersmeet.plan.logical.common_types import build_type, common_type, decimal_type
@@ -93,6 +95,23 @@ def certain_type(
         found = [branch for branch in branches if not isinstance(branch, exp.Null)]
         return common_type(of(branch) for branch in [each for each in found if not is_empty(each)] or found)
     return collection_type(expression, of, of_lambda) or _restricted(expression, of)
+
+
+def known_type(
+    expression: exp.Expr, columns: Mapping[str, InputColumn], what: str, position: Position | None
+) -> exp.DataType:
+    """Return the type of an expression, which is part of ``what``; ``BindError`` if it is not certain."""
+    kind = certain_type(expression, columns)
+    if kind is None:
+        raise type_not_known(expression, what, position)
+    return kind
+
+
+def type_not_known(expression: exp.Expr, what: str, position: Position | None) -> BindError:
+    """Return the error for an expression whose type must be known, and is not."""
+    return BindError(
+        f"{what}: the type of {plain_sql(expression)} is not known here", hint="CAST it", position=position
+    )
 
 
 def _fixed(node: exp.Expr) -> str | None:

@@ -91,11 +91,20 @@ def _options(ways: Sequence[ByKafka]) -> Mapping[str, str] | None:
     for each in others:
         if each.options != first.options:
             raise UnsupportedError(
-                f"topics {first.topic} and {each.topic} have different brokers or options of Kafka's client, and in"
-                " real time one query of Spark writes all results of EXECUTE STATEMENT SET",
+                f"topics {_named(first)} and {_named(each)} have different options of Kafka's client"
+                f" ({', '.join(_differing(first.options, each.options))}), and in real time one query of Spark writes"
+                " all results of EXECUTE STATEMENT SET",
                 hint="write to topics of one cluster, or leave out mode = 'real_time': micro-batches take it",
             )
     return first.options
+
+
+def _named(way: ByKafka) -> str:
+    return f"{way.topic} at {way.options['kafka.bootstrap.servers']}"
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 
 @dataclass(frozen=True, slots=True)
