@@ -205,20 +205,30 @@ class TemporalJoin:
 
 @dataclass(frozen=True)
 class Subquery:
-    """[NOT] EXISTS, or [NOT] IN over the column k, in WHERE; perhaps after OR, with an alternative over two aliases."""
+    """[NOT] EXISTS, or [NOT] IN over the column k, in WHERE; perhaps under OR.
+
+    Beside it, there are then an alternative over two aliases, another test, or both.
+    """
 
     form: str
     source: Source
     x: str
     terms: tuple[Term, ...]
     alternative: tuple[Term, str, str] | None = None
+    other: Subquery | None = None
+
+    @property
+    def sources(self) -> list[Source]:
+        """The items that it reads."""
+        return [self.source, *([] if self.other is None else self.other.sources)]
 
     def sql(self) -> str:
         """The condition."""
-        if self.alternative is None:
-            return self._test()
-        term, x, y = self.alternative
-        return f"({term.of(x, y)} OR {self._test()})"
+        terms = [self._test(), *([] if self.other is None else [self.other.sql()])]
+        if self.alternative is not None:
+            term, x, y = self.alternative
+            terms.insert(0, term.of(x, y))
+        return f"({' OR '.join(terms)})" if len(terms) > 1 else terms[0]
 
     def _test(self) -> str:
         e = self.source.alias
@@ -234,6 +244,9 @@ class Subquery:
             term, of_x, of_y = self.alternative
             if hold([term], one[of_x], one[of_y]):
                 return True
+        return self._passes(one, given) or (self.other is not None and self.other.holds(one, given))
+
+    def _passes(self, one: Joined, given: Changes) -> bool:
         x = one[self.x]
         rows = [row for row in self.source.rows(given) if hold(self.terms, x, row)]
         if self.form.endswith("EXISTS"):
@@ -257,7 +270,8 @@ class Query:
     @property
     def sources(self) -> list[Source]:
         """All items that it reads."""
-        return [self.first, *(each.source for each in (*self.joins, *self.subqueries))]
+        subqueries = (source for each in self.subqueries for source in each.sources)
+        return [self.first, *(each.source for each in self.joins), *subqueries]
 
     @property
     def streams(self) -> dict[str, Stream]:

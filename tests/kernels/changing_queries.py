@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.kernels.changing_model import (
@@ -162,13 +163,23 @@ def query(
     where = [(rng.choice(FILTERS), rng.choice(visible), rng.choice(visible))] if rng.random() < 0.2 else []
     subqueries = []
     if under_or or rng.random() < 0.2:
-        form = rng.choice(["EXISTS", "NOT EXISTS", "IN", "NOT IN"])
-        terms = _terms(rng, keyed=form.endswith("EXISTS"))
-        alternative = (rng.choice(FILTERS), rng.choice(visible), rng.choice(visible)) if under_or else None
-        subqueries.append(Subquery(form, _source(rng, given, "e"), rng.choice(visible), terms, alternative))
+        others = rng.choice(["", "", "f", "fg"]) if under_or else ""
+        alternative = None
+        if under_or and (not others or rng.random() < 0.5):
+            alternative = (rng.choice(FILTERS), rng.choice(visible), rng.choice(visible))
+        other = None
+        for alias in reversed(others):
+            other = replace(_subquery(rng, given, alias, visible), other=other)
+        subqueries.append(replace(_subquery(rng, given, "e", visible), alternative=alternative, other=other))
     columns = [(alias, column) for alias in visible for column in Row._fields]
     shown = rng.sample(columns, rng.randint(1, 4))
     return Query(first, tuple(joins), tuple(where), tuple(subqueries), tuple(shown))
+
+
+def _subquery(rng: random.Random, given: Sequence[Stream], alias: str, visible: Sequence[str]) -> Subquery:
+    form = rng.choice(["EXISTS", "NOT EXISTS", "IN", "NOT IN"])
+    terms = _terms(rng, keyed=form.endswith("EXISTS"))
+    return Subquery(form, _source(rng, given, alias), rng.choice(visible), terms)
 
 
 def _terms(rng: random.Random, *, keyed: bool) -> tuple[Term, ...]:

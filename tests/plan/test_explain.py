@@ -112,6 +112,17 @@ def test_what_or_combines_with_exists_is_explained(left: str, expected: str) -> 
     assert [line for line in lines if "left rows that meet" in line] == [expected]
 
 
+def test_a_mark_join_is_explained() -> None:
+    streams, query = load_script(
+        f"{STREAMS}SELECT a.k FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k) OR EXISTS (SELECT 1 FROM b)"
+    )
+    lines = explain(plan_query(query, streams)).splitlines()
+    assert "join_1: mark join, EMIT CHANGELOG, by key hash" in lines
+    assert "  all left rows go on, with $passed_2: whether they have no partner" in lines
+    assert "join_2: semi join, EMIT CHANGELOG, one bucket (no key)" in lines
+    assert "  left rows that meet $passed_2 are emitted at once, whatever their partners, and not stored" in lines
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [

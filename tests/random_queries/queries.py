@@ -56,7 +56,8 @@ def queries(draw: st.DrawFn, streams: Streams, counts: Sequence[int] = COUNTS) -
     if draw(rarely(0.35)):
         where.append(draw(conditions(FILTERS, draw(st.sampled_from(visible)), draw(st.sampled_from(visible)))))
     where += [
-        draw(_subquery(streams, f"e{number}", visible)) for number in range(draw(st.sampled_from([0, 0, 0, 1, 2])))
+        draw(_subquery(streams, f"e{number}", visible, (f"f{number}", f"g{number}")))
+        for number in range(draw(st.sampled_from([0, 0, 0, 1, 2])))
     ]
     query = Query(first, joins, tuple(where), (), Emit.DEFAULT)
     if any(streams.streams[source.stream].key for source in query.sources):
@@ -170,7 +171,10 @@ def _asof_join(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[
 
 
 @st.composite
-def _subquery(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[str]) -> Subquery:
+def _subquery(
+    draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[str], others: Sequence[str] = ()
+) -> Subquery:
+    """A test, perhaps with more of them under OR, of ``others`` at most."""
     outer = draw(st.sampled_from(visible))
     column = draw(st.sampled_from([None, None, None, "v", "id", "k"]))
     terms = [draw(windows(outer, alias, intervals=streams.unit is Unit.SECONDS))]
@@ -182,7 +186,8 @@ def _subquery(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[s
     alternative = None
     if draw(rarely(0.3)):
         alternative = draw(conditions(FILTERS, draw(st.sampled_from(visible)), draw(st.sampled_from(visible))))
-    return Subquery(source, negated, tuple(terms), outer, column, alternative)
+    other = draw(_subquery(streams, others[0], visible, others[1:])) if others and draw(rarely(0.4)) else None
+    return Subquery(source, negated, tuple(terms), outer, column, alternative, other)
 
 
 @st.composite

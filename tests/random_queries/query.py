@@ -135,7 +135,7 @@ Join = WindowedJoin | AsofJoin
 
 @dataclass(frozen=True)
 class Subquery:
-    """[NOT] EXISTS in WHERE, or with a column x [NOT] IN; perhaps after OR, with an alternative."""
+    """[NOT] EXISTS in WHERE, or with a column x [NOT] IN; perhaps under OR, with an alternative or another test."""
 
     source: Source
     negated: bool
@@ -143,6 +143,12 @@ class Subquery:
     outer: str
     column: str | None = None
     alternative: Condition | None = None
+    other: Subquery | None = None
+
+    @property
+    def sources(self) -> list[Source]:
+        """What it reads."""
+        return [self.source, *([] if self.other is None else self.other.sources)]
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,7 @@ class Query:
     @property
     def sources(self) -> list[Source]:
         """All that it reads."""
-        subqueries = (term.source for term in self.where if isinstance(term, Subquery))
+        subqueries = (source for term in self.where if isinstance(term, Subquery) for source in term.sources)
         return [self.first, *(join.source for join in self.joins), *subqueries]
 
     @property

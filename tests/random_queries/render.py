@@ -51,6 +51,10 @@ def _all(terms: Iterable[str]) -> str:
     return " AND ".join(terms)
 
 
+def _any(terms: Sequence[str]) -> str:
+    return f"({' OR '.join(terms)})" if len(terms) > 1 else terms[0]
+
+
 # -- Watersmeet --------------------------------------------------------------------------------------------------------
 
 
@@ -81,8 +85,9 @@ def _asof(join: AsofJoin) -> str:
 def _where(term: Condition | Subquery) -> str:
     if isinstance(term, Condition):
         return term.watersmeet()
-    test = _subquery(term, term.source.watersmeet(), [condition.watersmeet() for condition in term.conditions])
-    return f"({term.alternative.watersmeet()} OR {test})" if term.alternative is not None else test
+    terms = [] if term.alternative is None else [term.alternative.watersmeet()]
+    terms.append(_subquery(term, term.source.watersmeet(), [condition.watersmeet() for condition in term.conditions]))
+    return _any([*terms, *([] if term.other is None else [_where(term.other)])])
 
 
 def _subquery(term: Subquery, source: str, conditions: Sequence[str]) -> str:
@@ -147,5 +152,6 @@ def _asof_batch(join: AsofJoin) -> str:
 def _where_batch(term: Condition | Subquery) -> str:
     if isinstance(term, Condition):
         return term.duckdb()
-    test = _subquery(term, term.source.duckdb(), [condition.duckdb() for condition in term.conditions])
-    return f"({term.alternative.duckdb()} OR {test})" if term.alternative is not None else test
+    terms = [] if term.alternative is None else [term.alternative.duckdb()]
+    terms.append(_subquery(term, term.source.duckdb(), [condition.duckdb() for condition in term.conditions]))
+    return _any([*terms, *([] if term.other is None else [_where_batch(term.other)])])

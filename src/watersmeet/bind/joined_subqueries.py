@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from watersmeet.bind.conditions import bind_condition, bind_membership, is_null, with_where
+from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership, is_null, with_where
 from watersmeet.bind.correlated import correlated
 from watersmeet.bind.generators import with_generator_in_from
 from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.scalars import ALIAS, VALUE, scalar_subqueries, value_of
 from watersmeet.bind.scope import Scope
-from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, is_inlined, refuse_inner_order
+from watersmeet.bind.subqueries import Ctes, SubqueryTest, WhereTerm, ctes_of, is_inlined, refuse_inner_order
 from watersmeet.expressions.positions import position_of
-from watersmeet.kernels.api import JoinKind
+from watersmeet.kernels.api import JoinKind, Mark
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
 from watersmeet.plan.logical.query import OutputColumn
 from watersmeet.plan.logical.tree import Join, JoinCondition, Node
@@ -67,6 +68,22 @@ def _scalar(binder: SelectBinder, select: exp.Select, node: Node, scope: Scope, 
         return node, value
     empty = exp.Cast(this=tied.empty, to=binder.names.columns[value.name].type.copy())
     return node, exp.Case(ifs=[exp.If(this=is_null(keys[0]), true=empty)], default=value)
+
+
+def with_tests(binder: SelectBinder, node: Node, term: WhereTerm, scope: Scope, ctes: Ctes) -> Join:
+    """The rows that meet a condition or pass a test of a term: a mark join for each test but the last.
+
+    A row that has passed one test goes on whatever the next ones say.
+    """
+    alternative = bind_alternative(term.conditions, scope, binder.names.columns)
+    *first, last = term.tests
+    passed_by = None
+    for test in first:
+        join = semi_join(binder, node, test, alternative, scope, ctes)
+        mark = Mark(f"$passed_{len(binder.names.inputs)}", test.negated)
+        node = replace(join, kind=JoinKind.MARK, mark=mark, passed_by=passed_by)
+        alternative, passed_by = None, mark.name
+    return replace(semi_join(binder, node, last, alternative, scope, ctes), passed_by=passed_by)
 
 
 def semi_join(

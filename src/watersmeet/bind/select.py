@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from watersmeet.bind.as_results import now_of_results, outputs_of
-from watersmeet.bind.conditions import bind_alternative, bind_condition, with_where
+from watersmeet.bind.conditions import bind_condition, with_where
 from watersmeet.bind.explode import (
     add_relation,
     add_values,
@@ -29,7 +29,7 @@ from watersmeet.bind.generators import (
 )
 from watersmeet.bind.inputs import ELEMENT, POSITION, Inputs
 from watersmeet.bind.join_kinds import join_kind
-from watersmeet.bind.joined_subqueries import semi_join, with_scalars
+from watersmeet.bind.joined_subqueries import with_scalars, with_tests
 from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.outputs import output_columns, refuse_clauses
@@ -102,15 +102,14 @@ class SelectBinder:
         select, node = with_scalars(self, select, node, scope, ctes)
         where = select.args.get("where")
         terms = list(where_terms(where.this if where else None))
-        conditions = [_any(bind_condition(each, scope) for each in term.conditions) for term in terms if not term.test]
+        conditions = [_any(bind_condition(each, scope) for each in term.conditions) for term in terms if not term.tests]
         if nested:
             if not all(goes_down(node, each, self.names.columns) for each in conditions if not reads_delta(each)):
                 raise _NotInlinedError("the condition stands above a join")
             node, conditions = with_where(node, conditions), []
         for term in terms:
-            if term.test is not None:
-                alternative = bind_alternative(term.conditions, scope, self.names.columns)
-                node = semi_join(self, node, term.test, alternative, scope, ctes)
+            if term.tests:
+                node = with_tests(self, node, term, scope, ctes)
         return Bound(node, scope, output_columns(select, scope), conditions)
 
     def from_clause(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Node:

@@ -45,10 +45,10 @@ def subquery_test(term: exp.Expr) -> SubqueryTest | None:
 
 @dataclass(frozen=True, slots=True)
 class WhereTerm:
-    """A term of WHERE: conditions and at most one test of a subquery, combined by OR."""
+    """A term of WHERE: conditions and tests of subqueries, combined by OR."""
 
     conditions: tuple[exp.Expr, ...]
-    test: SubqueryTest | None = None
+    tests: tuple[SubqueryTest, ...] = ()
 
 
 def where_terms(condition: exp.Expr | None) -> Iterator[WhereTerm]:
@@ -59,7 +59,7 @@ def where_terms(condition: exp.Expr | None) -> Iterator[WhereTerm]:
         NOT (p AND NOT EXISTS (…))      NOT p OR EXISTS (…)
         p OR (q AND EXISTS (…))         (p OR q) AND (p OR EXISTS (…))
 
-    Raises ``UnsupportedError`` for two tests in one OR.
+    Raises ``UnsupportedError`` for a nondeterministic function that would be computed twice.
     """
     for term in conjuncts(condition):
         if term.find(exp.Select) is None:
@@ -68,16 +68,8 @@ def where_terms(condition: exp.Expr | None) -> Iterator[WhereTerm]:
         found = _rearranged(term, negated=False)
         _refuse_repeated(found)
         for parts in found:
-            tests = [test for part in parts if (test := subquery_test(part)) is not None]
-            if len(tests) > 1:
-                raise UnsupportedError(
-                    "OR combines two tests of subqueries: one is supported",
-                    hint="write a SELECT for each into one stream with INSERT INTO, and let the second leave out what "
-                    "the first has: WHERE NOT EXISTS (…) AND EXISTS (…)",
-                    position=position_of(tests[1].select),
-                )
-            conditions = tuple(part for part in parts if subquery_test(part) is None)
-            yield WhereTerm(conditions, tests[0] if tests else None)
+            tests = tuple(test for part in parts if (test := subquery_test(part)) is not None)
+            yield WhereTerm(tuple(part for part in parts if subquery_test(part) is None), tests)
 
 
 def _rearranged(term: exp.Expr, *, negated: bool) -> list[list[exp.Expr]]:

@@ -8,7 +8,7 @@ A column says in its node what it counts, so that an expression keeps that where
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -28,7 +28,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _KEEPING = (
     *(exp.Paren, exp.Neg, exp.Abs, exp.Window, exp.Max, exp.Min, exp.ArgMax, exp.ArgMin, exp.First, exp.Last),
     *(exp.AnyValue, exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead),
-    *(exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Nullif),
+    *(exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Nullif, exp.Avg, exp.Round, exp.Floor, exp.Ceil),
 )
 
 
@@ -74,7 +74,7 @@ def with_numbers(expression: exp.Expr) -> exp.Expr:
             found = _count(counted)
             if found is not None:
                 compares = isinstance(node, exp.Between | exp.Binary) and not isinstance(node, exp.Add | exp.Sub)
-                for interval in list(length.find_all(exp.Interval)):
+                for interval in list(_intervals(length)):
                     _check(interval, found, counted, compares=compares)
                     interval.replace(_number(interval, found.unit))
     for test in tests:
@@ -127,7 +127,33 @@ def _is_length(node: exp.Expr) -> bool:
             return _is_length(node.this) and _is_length(node.expression)
         case exp.Mul():
             return _is_length(node.this) or _is_length(node.expression)
+        case exp.Case() | exp.If():
+            return all(_is_length(each) for each in _branches(node))
     return False
+
+
+def _intervals(length: exp.Expr) -> Iterator[exp.Interval]:
+    """The intervals that a length consists of, without those in conditions."""
+    match length:
+        case exp.Interval():
+            yield length
+        case exp.Case() | exp.If():
+            for branch in _branches(length):
+                yield from _intervals(branch)
+        case exp.Paren() | exp.Neg():
+            yield from _intervals(length.this)
+        case exp.Binary():
+            yield from _intervals(length.this)
+            yield from _intervals(length.expression)
+
+
+def _branches(node: exp.Case | exp.If) -> list[exp.Expr]:
+    """The values of a CASE or IF, without NULL."""
+    if isinstance(node, exp.Case):
+        values = [each.args["true"] for each in node.args["ifs"]] + [node.args.get("default")]
+    else:
+        values = [node.args["true"], node.args.get("false")]
+    return [each for each in values if each is not None and not isinstance(each, exp.Null)]
 
 
 def _count(node: exp.Expr) -> Count | None:
@@ -142,17 +168,20 @@ def _count(node: exp.Expr) -> Count | None:
             return _count(node.this) if node.to.is_type(*INTEGERS) else None
         case exp.Coalesce() | exp.Greatest() | exp.Least():
             branches = [node.this, *node.expressions]
-        case exp.Case():
-            branches = [each.args["true"] for each in node.args["ifs"]] + [node.args.get("default")]
-        case exp.If():
-            branches = [node.args["true"], node.args.get("false")]
+        case exp.Case() | exp.If():
+            branches = _branches(node)
         case exp.Add() | exp.Sub():
             return _sum(isinstance(node, exp.Sub), _count(node.this), _count(node.expression))
+        case exp.Mul() | exp.Div() | exp.IntDiv() | exp.Mod():
+            return _scaled(node, _count(node.this), _count(node.expression))
+        case exp.Sum():
+            summed = _count(node.this)
+            return summed if summed is None or summed.is_distance else Count(None)
         case _ if isinstance(node, _KEEPING):
             return _count(node.this)
         case _:
             return None
-    counts = {_count(each) for each in branches if each is not None and not isinstance(each, exp.Literal | exp.Null)}
+    counts = {_count(each) for each in branches if not isinstance(each, exp.Literal | exp.Null)}
     return counts.pop() if len(counts) == 1 else None
 
 
@@ -166,6 +195,23 @@ def _sum(is_difference: bool, left: Count | None, right: Count | None) -> Count 
     if left is not None and left.unit is not None:
         return left
     return left if left is not None and right is not None else None  # a DATE and a number make a DATE
+
+
+def _scaled(node: exp.Binary, left: Count | None, right: Count | None) -> Count | None:
+    """What a product, a quotient or a remainder counts: a length in the same units, a time, or no unit."""
+    if left is None or right is None:
+        return None
+    if isinstance(node, exp.Mul) and left.is_distance is not right.is_distance and None in (left.unit, right.unit):
+        return left if left.is_distance else right
+    if isinstance(node, exp.Mul):  # ts DIV 60 * 60
+        whole = node.this.unnest()
+        is_floor = isinstance(whole, exp.IntDiv) and whole.expression == node.expression
+        return _count(whole.this) if is_floor else Count(None)
+    if right.unit is not None or left.unit is None:
+        return Count(None)
+    if left.is_distance or isinstance(node, exp.Mod):
+        return Count(left.unit, is_distance=True)
+    return Count(None)
 
 
 def _check(interval: exp.Interval, count: Count, counted: exp.Expr, *, compares: bool) -> None:

@@ -71,12 +71,17 @@ class JoinKind(Enum):
     FULL = "full"
     SEMI = "semi"
     ANTI = "anti"
+    MARK = "mark"  # left rows alone, all of them, and whether they have a partner
 
     def emits_unmatched(self, side: Side) -> bool:
         """Whether rows of that side without a partner are emitted."""
         if side is Side.LEFT:
-            return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
+            return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI, JoinKind.MARK)
         return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    def emits_alone(self, *, matched: bool) -> bool:
+        """Whether left rows are emitted without columns of the right side: those with a partner, or those without."""
+        return self in (JoinKind.MARK, JoinKind.SEMI if matched else JoinKind.ANTI)
 
     def outputs(self, side: Side) -> bool:
         """Whether results have columns of that side."""
@@ -93,12 +98,20 @@ class JoinKind(Enum):
     @property
     def pairs(self) -> bool:
         """Whether results are pairs of rows, padded or not; otherwise they are rows of the left side."""
-        return self not in (JoinKind.SEMI, JoinKind.ANTI)
+        return self not in (JoinKind.SEMI, JoinKind.ANTI, JoinKind.MARK)
 
     @property
     def retracts(self) -> bool:
         """Whether results that are emitted at once may have to be retracted."""
         return self.emits_unmatched(Side.LEFT) or self.emits_unmatched(Side.RIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The column of a mark join that says which rows pass: those with a partner; if ``negated``, those without."""
+
+    name: str
+    negated: bool
 
 
 def shift(frontier: int, by: int | None) -> int:

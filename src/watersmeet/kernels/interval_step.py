@@ -248,34 +248,37 @@ class _Step:
             f"GROUP BY {alias}id"
         )
 
-    # -- joins that emit left rows: semi, anti ---------------------------------------------------------------------
+    # -- joins that emit left rows: semi, anti, mark ------------------------------------------------------------------
 
     def run_semi_anti(self) -> StepResult:
         self.make_pairs(self.matched_left(), [Side.LEFT])
         pairs = self.matches[Side.LEFT]
         new_matched = f"{quote(RID)} IN (SELECT lid FROM {pairs})"
-        columns = self.match.output_sql()
+        kind = self.match.kind
         changes = []
 
-        def select(relation: str, where: str, weight: str) -> None:
-            weights = self.weight_column(weight, id=_id_of(Side.LEFT))
-            changes.append(f"SELECT {columns}{weights} FROM {relation} AS l WHERE {where}")
+        def select(relation: str, where: str, weight: str, *, matched: bool) -> None:
+            id = _id_of(Side.LEFT)
+            if kind is JoinKind.MARK and matched:  # at its first partner a row is retracted, and another one emitted
+                id = f"'m' || {id}"
+            columns = self.match.output_sql(matched=matched) + self.weight_column(weight, id=id)
+            changes.append(f"SELECT {columns} FROM {relation} AS l WHERE {where}")
 
         if self.passing is not None:
-            select(self.passing, "TRUE", "1")
-        if self.match.kind is JoinKind.SEMI:
-            select(self.fresh(Side.LEFT), new_matched, "1")
+            select(self.passing, "TRUE", "1", matched=self.match.passes_as_matched)
+        if kind.emits_alone(matched=True):
+            select(self.fresh(Side.LEFT), new_matched, "1", matched=True)
             if (old := self.old(Side.LEFT)) is not None:
-                select(old, new_matched, "1")
-        elif self.emit is EmitMode.CHANGELOG:
-            select(self.fresh(Side.LEFT), f"NOT {new_matched}", "1")
+                select(old, new_matched, "1", matched=True)
+        if kind.emits_alone(matched=False) and self.emit is EmitMode.CHANGELOG:
+            select(self.fresh(Side.LEFT), f"NOT {new_matched}", "1", matched=False)
             if (old := self.old(Side.LEFT)) is not None:
-                select(old, new_matched, "-1")
-        else:
+                select(old, new_matched, "-1", matched=False)
+        elif kind.emits_alone(matched=False):
             final = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed_sql(Side.LEFT)})"
-            select(self.fresh(Side.LEFT), f"{final} AND NOT {new_matched}", "1")
+            select(self.fresh(Side.LEFT), f"{final} AND NOT {new_matched}", "1", matched=False)
             if (due := self.due(Side.LEFT)) is not None:
-                select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
+                select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1", matched=False)
         self.result.changes = self.state.query(" UNION ALL ".join(changes))
         self.result.store[marks_of(Side.LEFT)] = self.new_marks(Side.LEFT)
         for side in Side:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, StepFrontiers, quote, shift
+from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Mark, Side, StateView, StepFrontiers, quote, shift
 
 #: Fields of matches that are SQL, or tuples of it.
 _SQL_FIELDS = ("residual", "alternative", "expiries")
@@ -60,6 +60,7 @@ class WindowMatch:
     ``residual`` is true: DuckDB SQL over ``l`` and ``r``, which the planner renders from a bound expression.  Results
     have the columns of ``left.output``, then of ``right.output``, which is empty for semi and anti joins.
     ``slack`` is the expected distance of the frontier from the newest rows.  Bounds and slack are in units of ``$t``.
+    A mark join has a ``mark``, the last column of its results; what is stored does not depend on it.
     """
 
     kind: JoinKind
@@ -70,6 +71,7 @@ class WindowMatch:
     upper: int | None
     residual: str | None = None
     slack: int = 0
+    mark: Mark | None = field(default=None, repr=False)
 
     def columns(self, side: Side) -> SideColumns:
         """Return the columns of one side."""
@@ -88,7 +90,7 @@ class WindowMatch:
     @property
     def output(self) -> tuple[str, ...]:
         """The names of the result columns."""
-        return (*self.left.output, *self.right.output)
+        return (*self.left.output, *self.right.output, *([] if self.mark is None else [self.mark.name]))
 
     @property
     def passed_on(self) -> tuple[str, ...]:
@@ -100,7 +102,8 @@ class WindowMatch:
             *self.key_columns(Side.RIGHT),
         }
         texts = " ".join(str(value) for name, value in fields_of(self).items() if name in _SQL_FIELDS)
-        return tuple(name for name in self.output if name not in read and quote(name) not in texts)
+        output = (*self.left.output, *self.right.output)
+        return tuple(name for name in output if name not in read and quote(name) not in texts)
 
     # -- keys ------------------------------------------------------------------------------------------------------
 
@@ -192,13 +195,21 @@ class WindowMatch:
             terms.append(f"({self.residual})")
         return " AND ".join(terms) or "TRUE"
 
-    def output_sql(self) -> str:
-        """Return the result columns, selected from ``l`` and ``r``."""
-        return ", ".join(
+    def output_sql(self, *, matched: bool = False) -> str:
+        """Return the result columns, selected from ``l`` and ``r``; ``matched``: a left row alone has a partner."""
+        columns = [
             f"{side.alias}.{quote(TIME if name == self.columns(side).time else name)} AS {quote(name)}"
             for side in Side
             for name in self.columns(side).output
-        )
+        ]
+        if self.mark is not None:
+            columns.append(f"{matched is not self.mark.negated} AS {quote(self.mark.name)}")
+        return ", ".join(columns)
+
+    @property
+    def passes_as_matched(self) -> bool:
+        """Whether a left row that is a result whatever its partners has the mark of one with a partner."""
+        return self.mark is not None and not self.mark.negated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,8 +71,11 @@ class JoinContext:
         return found
 
     def _alternative_columns(self, side: Side) -> set[str]:
-        tested = self.terms.alternative if side is Side.LEFT else None
-        return self.sources.carried_names(tested) if tested is not None else set()
+        if side is Side.RIGHT:
+            return set()
+        tested, passed_by = self.terms.alternative, self.join.passed_by
+        found = self.sources.carried_names(tested) if tested is not None else set()
+        return found if passed_by is None else {*found, passed_by}
 
     def _expiry_columns(self, side: Side) -> set[str]:
         terms = (term for each in self.terms.expiries[side.index] for _, term in each.terms)
@@ -180,6 +183,8 @@ class JoinContext:
 
     def alternative_sql(self) -> str | None:
         """What makes a left row a result whatever its partners, over the kernel's row ``l``."""
+        if self.join.passed_by is not None:
+            return quoted_column(self.join.passed_by, Side.LEFT.alias).sql(dialect="duckdb")
         return None if self.terms.alternative is None else render(self.terms.alternative, self._column)
 
     def _residual_terms(self) -> Iterator[str]:

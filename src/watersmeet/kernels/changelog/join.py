@@ -141,7 +141,7 @@ class _Step:
 
         ``lw`` and ``rw`` are 1 for a new row, -1 for a gone one, 0 for a kept one.
         """
-        columns = [self.match.output_sql()] if self.match.output else []
+        columns = [output] if (output := self.match.output_sql()) else []
         for side, step in self.sides.items():
             alias = side.alias
             columns += [f"{alias}.{quote(RID)} AS {alias}id", f"{alias}.{quote(step.id_column)} AS {alias}name"]
@@ -164,10 +164,13 @@ class _Step:
             id = f", lname || ':' || rname AS {quote(ID)}" if self.kernel.gives_ids else ""
             changes.append(f"SELECT {columns}, w AS {quote(WEIGHT)}{id} FROM pairs")
         for side in Side:
-            if kind.tracks_matches(side):
-                changes += self.alone(side, matched=kind is JoinKind.SEMI)
+            if kind.emits_unmatched(side):
+                changes += self.alone(side, matched=False)
+        if kind.emits_alone(matched=True):
+            changes += self.alone(Side.LEFT, matched=True)
         if (passing := self.sides[Side.LEFT].passing) is not None:
-            changes.append(self.row(Side.LEFT, f"SELECT * FROM {passing}", quote(WEIGHT), self.id_passing()))
+            shown = self.match.output_sql(matched=self.match.passes_as_matched)
+            changes.append(self.row(Side.LEFT, f"SELECT * FROM {passing}", quote(WEIGHT), shown, self.id_passing()))
         everything = " UNION ALL ".join(changes)
         if self.kernel.gives_ids or not self.may_cancel_out():
             return everything
@@ -201,37 +204,50 @@ class _Step:
         alias = side.alias
         met = f"SELECT {alias}id FROM pairs WHERE {alias}w = 1"
         is_before = f"{quote(COUNT)} {'> 0' if matched else '= 0'}"
-        # without partners; so an anti join emits them among those that have none
-        step = self.sides[side]
-        passes = f" OR {step.tested}" if matched and step.newest is not None and step.tested is not None else ""
+        passes = self.passes(side, matched=matched)
+        columns, id = self.match.output_sql(matched=matched), self.id_alone(side)
+        if (
+            matched and self.match.kind is JoinKind.MARK
+        ):  # as a mark changes, a row is retracted and another one emitted
+            id = f"'m' || {id}"
         is_after = f"{quote(COUNT)} + c.by {'> 0' if matched else '= 0'}"
         has_new = f"{quote(RID)} {'' if matched else 'NOT '}IN ({met})"
         kept = f"SELECT k.*, c.by FROM {alias}_kept AS k JOIN ({self.met(side)}) AS c ON k.{quote(RID)} = c.id"
         found = [
-            self.row(side, f"SELECT * FROM {alias}_new AS {alias} WHERE {has_new}{passes}", 1),
-            self.row(side, f"SELECT * FROM {alias}_gone AS {alias} WHERE {is_before}{passes}", -1),
-            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE NOT ({is_before}) AND {is_after}", 1),
-            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE {is_before} AND NOT ({is_after})", -1),
+            self.row(side, f"SELECT * FROM {alias}_new AS {alias} WHERE {has_new}{passes}", 1, columns, id),
+            self.row(side, f"SELECT * FROM {alias}_gone AS {alias} WHERE {is_before}{passes}", -1, columns, id),
+            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE NOT ({is_before}) AND {is_after}", 1, columns, id),
+            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE {is_before} AND NOT ({is_after})", -1, columns, id),
         ]
         if self.sides[side].change is Change.RETRACTED and not matched:
             # a row without an event time matches nothing and is not stored: its retraction needs no lookup
             untimed = f"SELECT * FROM {self.sides[side].arriving} WHERE {quote(WEIGHT)} < 0 AND {quote(TIME)} IS NULL"
-            found.append(self.row(side, untimed, -1))
+            found.append(self.row(side, untimed, -1, columns, id))
         return found
+
+    def passes(self, side: Side, *, matched: bool) -> str:
+        """Return what adds rows of a side that pass to those with a partner, or takes them from those without.
+
+        They have no partners, and are among these rows only where they replace each other.  So an anti join emits them
+        as it should; in a mark join they are with those whose mark says that they pass.
+        """
+        step, mark = self.sides[side], self.match.mark
+        if step.newest is None or step.tested is None or (mark is not None and mark.negated):
+            return ""
+        if matched:
+            return f" OR {step.tested}"
+        return f" AND NOT {step.tested}" if mark is not None else ""
 
     def met(self, side: Side) -> str:
         """Return SQL for (id, by): how many partners each row of a side has gained or lost."""
         return f"SELECT {side.alias}id AS id, sum(w) AS by FROM pairs GROUP BY ALL"
 
-    def row(self, side: Side, rows: str, weight: int | str, id: str | None = None) -> str:
-        """Return SQL for rows of one side: beside NULLs of the other's types, or alone (semi, anti)."""
+    def row(self, side: Side, rows: str, weight: int | str, columns: str, id: str) -> str:
+        """Return SQL for rows of one side: beside NULLs of the other's types, or alone (semi, anti, mark)."""
         alias, other = side.alias, side.other.alias
-        id = f", {id or self.id_alone(side)} AS {quote(ID)}" if self.kernel.gives_ids else ""
+        id = f", {id} AS {quote(ID)}" if self.kernel.gives_ids else ""
         padding = f" LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
-        return (
-            f"SELECT {self.match.output_sql()}, CAST({weight} AS TINYINT) AS {quote(WEIGHT)}{id} "
-            f"FROM ({rows}) AS {alias}{padding}"
-        )
+        return f"SELECT {columns}, CAST({weight} AS TINYINT) AS {quote(WEIGHT)}{id} FROM ({rows}) AS {alias}{padding}"
 
     def id_alone(self, side: Side) -> str:
         """Return SQL for the ``$id`` of a result of one row."""

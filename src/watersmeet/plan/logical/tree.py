@@ -21,7 +21,7 @@ from watersmeet.errors import Position
 from watersmeet.expressions.event_time import EventTime
 from watersmeet.expressions.explodes import Explode
 from watersmeet.expressions.windows import Window, WindowBound
-from watersmeet.kernels.api import JoinKind, Side
+from watersmeet.kernels.api import JoinKind, Mark, Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.time_bounds import Bound, Differences, Interval
 
@@ -333,6 +333,8 @@ class Join:
     a comparison with NULL counts as a match: no part of its condition may become a key. ``alternative`` is what OR
     combines with EXISTS or IN: left rows that meet it are results, whatever their partners. With a ``group``, one
     operator computes this join and all those below it. A sliding join has a ``probe`` side, which orders its results.
+    A mark join has a ``mark``. Left rows for which ``passed_by`` is true, the mark of the join below, are results too,
+    whatever their partners.
     """
 
     left: Node
@@ -352,6 +354,8 @@ class Join:
     alternative: exp.Expr | None = None
     reordered: bool = False  # not where the text has it
     probe: Side | None = None
+    mark: Mark | None = None
+    passed_by: str | None = None
 
     def child(self, side: Side) -> Node:
         """The subtree of one side."""
@@ -359,7 +363,12 @@ class Join:
 
     def keeps(self, side: Side) -> bool:
         """Whether rows of a side may be results without a match."""
-        return self.kind.emits_unmatched(side) or (side is Side.LEFT and self.alternative is not None)
+        return self.kind.emits_unmatched(side) or (side is Side.LEFT and self.lets_pass)
+
+    @property
+    def lets_pass(self) -> bool:
+        """Whether left rows may be results whatever their partners."""
+        return self.alternative is not None or self.passed_by is not None
 
     @property
     def title(self) -> str:

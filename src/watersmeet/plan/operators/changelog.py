@@ -73,7 +73,7 @@ def plan_changelog(context: JoinContext, feeds: Sequence[Feed], changes: Changes
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
         hashed=context.terms.hashed,
-        output=(*match.left.output, *match.right.output),
+        output=match.output,
         single_bucket=context.single_bucket,
         weighted=True,
         gives_ids=gives_ids,

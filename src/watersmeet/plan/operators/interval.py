@@ -95,7 +95,7 @@ def plan_interval(context: JoinContext, feeds: Sequence[Feed]) -> IntervalOperat
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
         hashed=context.terms.hashed,
-        output=(*match.left.output, *match.right.output),
+        output=match.output,
         single_bucket=context.single_bucket,
         weighted=retracts,
         gives_ids=gives_ids,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import EmitMode, Side
@@ -27,6 +29,11 @@ class WindowedOperator(PhysicalOperator):
     null_aware: bool = False  # NOT IN
 
     @property
+    def added_types(self) -> Mapping[str, pa.DataType]:
+        """The type of the mark."""
+        return {} if self.match.mark is None else {self.match.mark.name: pa.bool_()}
+
+    @property
     def sides(self) -> tuple[Side, Side]:
         """The kernel's sides in the order of the text."""
         return (Side.RIGHT, Side.LEFT) if self.mirrored else (Side.LEFT, Side.RIGHT)
@@ -48,7 +55,11 @@ class WindowedOperator(PhysicalOperator):
         if match.residual is not None:
             yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
         if isinstance(match, MatchOrAlternative) and match.alternative is not None:
-            yield f"  left rows that meet {plain_condition(match.alternative)} are emitted at once{self.passing_text()}"
+            condition = plain_condition(match.alternative).removeprefix(f"{Side.LEFT.alias}.")  # of a mark
+            yield f"  left rows that meet {condition} are emitted at once{self.passing_text()}"
+        if match.mark is not None:
+            partner = "no partner" if match.mark.negated else "a partner"
+            yield f"  all left rows go on, with {match.mark.name}: whether they have {partner}"
         stuck = self._without_frontier(plan)
         for name, side in zip(Side, self.sides, strict=True):
             bound = None if stuck else self.reaches[side]
@@ -129,6 +140,7 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
         upper=condition.bounds.upper,
         residual=context.residual_sql(),
         slack=max(feed.slack for feed in feeds),
+        mark=context.join.mark,
     )
     alternative = context.alternative_sql()
     expiries = context.expiry_sql(Side.LEFT), context.expiry_sql(Side.RIGHT)

@@ -35,7 +35,7 @@ def _in_group(node: Node) -> bool:
     """Whether a node is a join whose results all meet its condition."""
     if isinstance(node, Leaf) or node.kind not in (JoinKind.INNER, JoinKind.SEMI):
         return False
-    return node.asof is None and node.alternative is None and not changing(node)
+    return node.asof is None and not node.lets_pass and not changing(node)
 
 
 def _members(node: Node) -> Iterator[Node]:

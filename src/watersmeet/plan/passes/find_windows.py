@@ -109,7 +109,7 @@ def _analyzed(join: Join, query: LogicalQuery) -> JoinCondition:
     if chosen in implied:
         differences.add(*chosen, bounds)  # the window is tested, so every pair of rows meets it
     differences = _closed(join, differences, there | {each[0] for each in leaders if len(each) == 1})
-    if join.alternative is not None:  # it lets left rows through that are near no right row
+    if join.lets_pass:  # it lets left rows through that are near no right row
         differences = _known(join.left)
     expiries = (
         _expiries(join, Side.LEFT, bounds.upper, leaders, inputs, columns),

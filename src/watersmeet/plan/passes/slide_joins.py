@@ -46,7 +46,7 @@ def slide_joins(query: LogicalQuery) -> LogicalQuery:
 def can_slide(join: Join) -> bool:
     """Whether the results of a join can come in the order of one of its sides."""
     is_windowed = join.asof is None and join.group is None and join.condition.bounds.is_bounded
-    if not is_windowed or join.alternative is not None or changing(join):
+    if not is_windowed or join.lets_pass or join.mark is not None or changing(join):
         return False
     leaders = join.condition.leaders
     return all(len(leaders[side.index]) == 1 and _arrives(join, side) for side in Side)
