@@ -89,17 +89,23 @@ def _by_spark(how: str, seconds: float) -> Callable[..., Any]:
     return join
 
 
-def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
-    from pyspark.sql import functions as F
+def _chain_by_spark(sides: str) -> Callable[..., Any]:
+    def join(left: Any, *others: Any) -> Any:
+        from pyspark.sql import functions as F
 
-    near = "{0}_ts BETWEEN {1}_ts - INTERVAL 5 SECONDS AND {1}_ts + INTERVAL 5 SECONDS"
-    joined = left.join(right, F.expr(f"l_key = r_key AND {near.format('r', 'l')}"))
-    # a stream may have one event time, so r_ts must not be one any more
-    joined = joined.withColumn("r_at", F.expr("r_ts + INTERVAL 0 SECONDS")).drop("r_ts")
-    joined = joined.join(
-        third, F.expr(f"l_key = m_key AND {near.format('m', 'l')} AND {near.format('m', 'r').replace('r_ts', 'r_at')}")
-    )
-    return joined.withColumn("at", F.col("l_ts")).withColumn("r_id", F.expr("r_id + m_id"))
+        joined, times = left, ["l_ts"]
+        for side, stream in zip(sides[1:], others, strict=True):
+            near = (
+                f"{side}_ts BETWEEN {time} - INTERVAL 5 SECONDS AND {time} + INTERVAL 5 SECONDS" for time in times
+            )
+            joined = joined.join(stream, F.expr(f"l_key = {side}_key AND {' AND '.join(near)}"))
+            # a stream may have one event time, so this must not be one any more
+            joined = joined.withColumn(f"{side}_at", F.expr(f"{side}_ts + INTERVAL 0 SECONDS")).drop(f"{side}_ts")
+            times.append(f"{side}_at")
+        ids = " + ".join(f"{side}_id" for side in sides[1:])
+        return joined.withColumn("at", F.col("l_ts")).withColumn("r_id", F.expr(ids))
+
+    return join
 
 
 def _of_several(name: str, title: str, data: Data, seconds: float, kind: str = "") -> tuple[Workload, Workload]:
@@ -123,7 +129,7 @@ def _of_several(name: str, title: str, data: Data, seconds: float, kind: str = "
     def workload(way: str, how: str, multi_join: str) -> Workload:
         sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
         has_peers = seconds == 5 and not kind
-        spark = _chain_by_spark if has_peers and len(sides) == 3 else None
+        spark = _chain_by_spark(sides) if has_peers else None
         flink = "intervals" if has_peers else None
         return Workload(f"{way}_{name}", f"{title}, {how}", data, sql, batch, spark, flink)
 

@@ -186,7 +186,7 @@ def _subquery(
     alternative = None
     if draw(rarely(0.3)):
         alternative = draw(conditions(FILTERS, draw(st.sampled_from(visible)), draw(st.sampled_from(visible))))
-    other = draw(_subquery(streams, others[0], visible, others[1:])) if others and draw(rarely(0.4)) else None
+    other = draw(_subquery(streams, others[0], visible, others[1:])) if bool(others) and draw(rarely(0.4)) else None
     return Subquery(source, negated, tuple(terms), outer, column, alternative, other)
 
 
