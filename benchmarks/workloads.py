@@ -95,9 +95,7 @@ def _chain_by_spark(sides: str) -> Callable[..., Any]:
 
         joined, times = left, ["l_ts"]
         for side, stream in zip(sides[1:], others, strict=True):
-            near = (
-                f"{side}_ts BETWEEN {time} - INTERVAL 5 SECONDS AND {time} + INTERVAL 5 SECONDS" for time in times
-            )
+            near = (f"{side}_ts BETWEEN {time} - INTERVAL 5 SECONDS AND {time} + INTERVAL 5 SECONDS" for time in times)
             joined = joined.join(stream, F.expr(f"l_key = {side}_key AND {' AND '.join(near)}"))
             # a stream may have one event time, so this must not be one any more
             joined = joined.withColumn(f"{side}_at", F.expr(f"{side}_ts + INTERVAL 0 SECONDS")).drop(f"{side}_ts")

@@ -118,9 +118,10 @@ def test_a_mark_join_is_explained() -> None:
     )
     lines = explain(plan_query(query, streams)).splitlines()
     assert "join_1: mark join, EMIT CHANGELOG, by key hash" in lines
-    assert "  all left rows go on, with $passed_2: whether they have no partner" in lines
+    assert "  all left rows go on, with $not_exists_1: whether they have no partner" in lines
+    assert f"{AT_ONCE}a row is retracted at its first partner, and given with the other mark" in lines
     assert "join_2: semi join, EMIT CHANGELOG, one bucket (no key)" in lines
-    assert "  left rows that meet $passed_2 are emitted at once, whatever their partners, and not stored" in lines
+    assert "  left rows that meet $not_exists_1 are emitted at once, whatever their partners, and not stored" in lines
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,12 @@ UNITED = f"SELECT s, count() AS n FROM (SELECT s FROM {SUMS}%s UNION ALL SELECT 
 SEEDS = 8 if ALL else 1
 AS_IT_IS, CHANGED, ANEW = Way.AS_IT_IS, Way.CHANGED, Way.ANEW
 LEFT, CHANGELOG = (join("LEFT", end=f"EMIT {mode}") for mode in ("FINAL", "CHANGELOG"))
+TESTED = (
+    "SELECT k FROM l WHERE %s EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.t BETWEEN l.t AND l.t + 4)"
+    " OR EXISTS (SELECT 1 FROM r WHERE r.w = l.k AND r.t BETWEEN l.t AND l.t + 4) EMIT FINAL"
+)
 CASES = {
+    "test negated": (TESTED % "", TESTED % "NOT", ANEW, ""),
     "nothing": (join(), join(), AS_IT_IS, ""),
     "list": (join(), join(items="l.k + 1 AS k, r.t - l.t AS d"), AS_IT_IS, "SELECT list: was"),
     "no column of an item": (join(), join(items="l.t + r.t AS s"), CHANGED, "which columns it sends on"),

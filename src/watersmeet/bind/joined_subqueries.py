@@ -19,7 +19,7 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import JoinKind, Mark
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
 from watersmeet.plan.logical.query import OutputColumn
-from watersmeet.plan.logical.tree import Join, JoinCondition, Node
+from watersmeet.plan.logical.tree import Join, JoinCondition, Node, joins_of
 
 if TYPE_CHECKING:  # a select has subqueries, in which there are selects
     from watersmeet.bind.select import SelectBinder
@@ -80,7 +80,8 @@ def with_tests(binder: SelectBinder, node: Node, term: WhereTerm, scope: Scope, 
     passed_by = None
     for test in first:
         join = semi_join(binder, node, test, alternative, scope, ctes)
-        mark = Mark(f"$passed_{len(binder.names.inputs)}", test.negated)
+        number = sum(1 for _ in joins_of(join))
+        mark = Mark(f"${'not_exists' if test.negated else 'exists'}_{number}", test.negated)
         node = replace(join, kind=JoinKind.MARK, mark=mark, passed_by=passed_by)
         alternative, passed_by = None, mark.name
     return replace(semi_join(binder, node, last, alternative, scope, ctes), passed_by=passed_by)

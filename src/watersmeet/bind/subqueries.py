@@ -15,6 +15,9 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.determinism import varying_calls
 from watersmeet.plan.logical.conditions import conjuncts
 
+#: The most joins that the tests of one term of WHERE may become.
+_MOST_TESTS = 24
+
 #: The common table expressions in scope, by lower-case name.
 Ctes = Mapping[str, exp.Expr]
 
@@ -59,7 +62,10 @@ def where_terms(condition: exp.Expr | None) -> Iterator[WhereTerm]:
         NOT (p AND NOT EXISTS (…))      NOT p OR EXISTS (…)
         p OR (q AND EXISTS (…))         (p OR q) AND (p OR EXISTS (…))
 
-    Raises ``UnsupportedError`` for a nondeterministic function that would be computed twice.
+    A term that holds wherever another one does is left out.
+
+    Raises ``UnsupportedError`` for a nondeterministic function that would be computed twice, and for tests that would
+    be repeated very often.
     """
     for term in conjuncts(condition):
         if term.find(exp.Select) is None:
@@ -67,6 +73,16 @@ def where_terms(condition: exp.Expr | None) -> Iterator[WhereTerm]:
             continue
         found = _rearranged(term, negated=False)
         _refuse_repeated(found)
+        if not any(True for _ in varying_calls([term])):
+            found = _shortest(found)
+        if (count := sum(subquery_test(part) is not None for parts in found for part in parts)) > _MOST_TESTS:
+            raise UnsupportedError(
+                f"AND under OR repeats tests of subqueries: these would be {count} joins, and at most {_MOST_TESTS} are"
+                " made",
+                hint="write a SELECT for each part of OR into one stream with INSERT INTO, and let each leave out what"
+                " those before it have",
+                position=position_of(term.find(exp.Select, bfs=False)),
+            )
         for parts in found:
             tests = tuple(test for part in parts if (test := subquery_test(part)) is not None)
             yield WhereTerm(tuple(part for part in parts if subquery_test(part) is None), tests)
@@ -83,6 +99,17 @@ def _rearranged(term: exp.Expr, *, negated: bool) -> list[list[exp.Expr]]:
     if isinstance(inner, exp.And) is not negated:
         return [*left, *right]
     return [[*one, *other] for one in left for other in right]
+
+
+def _shortest(terms: Sequence[Sequence[exp.Expr]]) -> list[list[exp.Expr]]:
+    """Return an AND of ORs, each part once, without those ORs that hold wherever another one does."""
+    sets = [dict.fromkeys(parts) for parts in terms]
+    return [
+        list(parts)
+        for place, parts in enumerate(sets)
+        if not any(other.keys() < parts.keys() for other in sets)
+        and not any(other.keys() == parts.keys() for other in sets[:place])
+    ]
 
 
 def _refuse_repeated(terms: Sequence[Sequence[exp.Expr]]) -> None:

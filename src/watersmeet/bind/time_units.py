@@ -73,7 +73,7 @@ def with_numbers(expression: exp.Expr) -> exp.Expr:
         for counted, length in _pairs(node):
             found = _count(counted)
             if found is not None:
-                compares = isinstance(node, exp.Between | exp.Binary) and not isinstance(node, exp.Add | exp.Sub)
+                compares = isinstance(node, (exp.Between, *_COMPARISONS))
                 for interval in list(_intervals(length)):
                     _check(interval, found, counted, compares=compares)
                     interval.replace(_number(interval, found.unit))
@@ -91,7 +91,8 @@ def _check_units(one: exp.Expr, other: exp.Expr) -> None:
         names = " and ".join(f"{plain_sql(each)} counts {unit.value}" for each, unit in found)
         raise BindError(
             f"{names}: an interval is another number of each",
-            hint="WITHIN compares times of any units; or write one in the unit of the other, as in ts DIV 1000",
+            hint="WITHIN compares times of any units; or compare times in one unit, as in"
+            " b.ts - INTERVAL '5' SECONDS <= a.ts DIV 1000",
             position=position_of(one) or position_of(other),
         )
 
@@ -109,7 +110,7 @@ def _pairs(node: exp.Expr) -> Iterable[tuple[exp.Expr, exp.Expr]]:
         sides = [(node.this, node.args["low"]), (node.this, node.args["high"])]
     elif isinstance(node, (exp.Add, *_COMPARISONS)):
         sides = [(node.this, node.expression), (node.expression, node.this)]
-    elif isinstance(node, exp.Sub):
+    elif isinstance(node, exp.Sub | exp.Mod | exp.IntDiv):
         sides = [(node.this, node.expression)]
     else:
         return []
@@ -174,6 +175,8 @@ def _count(node: exp.Expr) -> Count | None:
             return _sum(isinstance(node, exp.Sub), _count(node.this), _count(node.expression))
         case exp.Mul() | exp.Div() | exp.IntDiv() | exp.Mod():
             return _scaled(node, _count(node.this), _count(node.expression))
+        case exp.Count():
+            return Count(None)
         case exp.Sum():
             summed = _count(node.this)
             return summed if summed is None or summed.is_distance else Count(None)
@@ -194,6 +197,8 @@ def _sum(is_difference: bool, left: Count | None, right: Count | None) -> Count 
         return Count(left.unit, is_distance=left.is_distance and right.is_distance)
     if left is not None and left.unit is not None:
         return left
+    if not is_difference and right is not None and right.unit is not None:
+        return right
     return left if left is not None and right is not None else None  # a DATE and a number make a DATE
 
 
@@ -203,15 +208,20 @@ def _scaled(node: exp.Binary, left: Count | None, right: Count | None) -> Count 
         return None
     if isinstance(node, exp.Mul) and left.is_distance is not right.is_distance and None in (left.unit, right.unit):
         return left if left.is_distance else right
-    if isinstance(node, exp.Mul):  # ts DIV 60 * 60
-        whole = node.this.unnest()
-        is_floor = isinstance(whole, exp.IntDiv) and whole.expression == node.expression
-        return _count(whole.this) if is_floor else Count(None)
+    if isinstance(node, exp.Mul):
+        return _floored(node.this, node.expression) or _floored(node.expression, node.this) or Count(None)
     if right.unit is not None or left.unit is None:
         return Count(None)
     if left.is_distance or isinstance(node, exp.Mod):
         return Count(left.unit, is_distance=True)
     return Count(None)
+
+
+def _floored(whole: exp.Expr, by: exp.Expr) -> Count | None:
+    """What ``ts DIV 60 * 60`` or ``floor(ts / 60) * 60`` counts; None for any other product."""
+    whole = whole.unnest()
+    whole = whole.this.unnest() if isinstance(whole, exp.Floor) else whole
+    return _count(whole.this) if isinstance(whole, exp.IntDiv | exp.Div) and whole.expression == by else None
 
 
 def _check(interval: exp.Interval, count: Count, counted: exp.Expr, *, compares: bool) -> None:

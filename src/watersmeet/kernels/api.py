@@ -108,7 +108,10 @@ class JoinKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The column of a mark join that says which rows pass: those with a partner; if ``negated``, those without."""
+    """The column of a mark join that says which rows pass: those with a partner; if ``negated``, those without.
+
+    Its name says whether it is negated: checkpoints note it of the join that reads it.
+    """
 
     name: str
     negated: bool

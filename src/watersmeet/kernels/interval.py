@@ -4,13 +4,13 @@ Matches      lower <= r.$t - l.$t <= upper (either bound may be missing), keys e
 Ties         every pair is formed once, whatever the order of arrival and the cut of batches
 NULL keys    match nothing, unless the key is null-safe (``IS NOT DISTINCT FROM``)
 NULL times   (padded rows of an earlier join) match nothing
-Passing      left rows of a semi or anti join that meet its alternative (``p OR EXISTS``) are emitted as they arrive;
-             they match nothing
+Passing      left rows of a semi, anti or mark join that meet its alternative (``p OR EXISTS``) are emitted as they
+             arrive; they match nothing
 Late rows    never reach the kernel
 Final        l if l.$t + upper < F, r if r.$t - lower < F, F being the operator's frontier after the batch; rows with a
              window of their own once it is below F (expiring_match.py)
-State        rows that are not final, and marks of those that have found a partner.  Semi and anti joins do not store
-             a left row that had a partner when it arrived, nor one that passes
+State        rows that are not final, and marks of those that have found a partner.  Semi, anti and mark joins do not
+             store a left row that had a partner when it arrived, nor one that passes
 
 Example, FINAL, left join, bounds ±10: l@5 has no partner.  At F = 15 it is still open: r@15 may arrive, and 5 + 10 < 15
 is false.  At F = 16 it is emitted padded.  Had it matched r@14, its mark would say so, even after r was forgotten.
@@ -22,7 +22,8 @@ A step, with new rows ``new`` and stored rows ``old``::
     FINAL:      + pairs; + rows that became final and never matched, padded (anti: alone)
     CHANGELOG:  + pairs; + padding of new rows without a partner; - padding of stored rows at their first partner
     semi:       + rows at their first partner, in both modes
-    semi, anti: + passing rows, which are taken out of ``new`` first
+    mark:       what a semi join gives, with TRUE, and what an anti join gives, with FALSE; if negated, the other way
+    semi, anti, mark: + passing rows, which are taken out of ``new`` first
 
 The symmetric join with a match mark per row is that of Spark's StreamingSymmetricHashJoinExec.  Why each row needs a
 mark of its own: SPARK-26154.

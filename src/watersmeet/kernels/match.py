@@ -60,7 +60,8 @@ class WindowMatch:
     ``residual`` is true: DuckDB SQL over ``l`` and ``r``, which the planner renders from a bound expression.  Results
     have the columns of ``left.output``, then of ``right.output``, which is empty for semi and anti joins.
     ``slack`` is the expected distance of the frontier from the newest rows.  Bounds and slack are in units of ``$t``.
-    A mark join has a ``mark``, the last column of its results; what is stored does not depend on it.
+    A mark join has a ``mark``, the last column of its results.  What it stores does not depend on it, but what the next
+    join stores does, which has its name.
     """
 
     kind: JoinKind

@@ -2,8 +2,8 @@
 
 Matches     as in interval.py: lower <= r.$t - l.$t <= upper (or no window), keys equal, residual true
 Ties, NULL keys, late rows: as in interval.py; which change of a primary key holds: see newest.py
-Passing     left rows of a semi or anti join that meet its alternative (``p OR EXISTS``) are results without a match.
-            They match nothing
+Passing     left rows of a semi, anti or mark join that meet its alternative (``p OR EXISTS``) are results without a
+            match.  They match nothing
 Emits       at once, the difference of the join after the step and before it.  If no join follows, a result that is
             retracted and emitted again with equal values cancels out; otherwise results carry an ``$id``
 Final       never without a window; with one, a row is final once no partner can arrive (as in interval.py) and no
@@ -206,9 +206,7 @@ class _Step:
         is_before = f"{quote(COUNT)} {'> 0' if matched else '= 0'}"
         passes = self.passes(side, matched=matched)
         columns, id = self.match.output_sql(matched=matched), self.id_alone(side)
-        if (
-            matched and self.match.kind is JoinKind.MARK
-        ):  # as a mark changes, a row is retracted and another one emitted
+        if matched and self.match.kind is JoinKind.MARK:  # at its first partner a row is retracted, another one emitted
             id = f"'m' || {id}"
         is_after = f"{quote(COUNT)} + c.by {'> 0' if matched else '= 0'}"
         has_new = f"{quote(RID)} {'' if matched else 'NOT '}IN ({met})"

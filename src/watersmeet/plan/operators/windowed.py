@@ -59,7 +59,8 @@ class WindowedOperator(PhysicalOperator):
             yield f"  left rows that meet {condition} are emitted at once{self.passing_text()}"
         if match.mark is not None:
             partner = "no partner" if match.mark.negated else "a partner"
-            yield f"  all left rows go on, with {match.mark.name}: whether they have {partner}"
+            wait = "" if self.weighted else "; those without one once their window has passed"
+            yield f"  all left rows go on, with {match.mark.name}: whether they have {partner}{wait}"
         stuck = self._without_frontier(plan)
         for name, side in zip(Side, self.sides, strict=True):
             bound = None if stuck else self.reaches[side]
@@ -116,7 +117,8 @@ class WindowedOperator(PhysicalOperator):
     def retraction_texts(self) -> Iterator[str]:
         """When results are retracted."""
         if self.weighted and self.match.kind.retracts:
-            yield f"a {'padded ' if self.match.kind.pairs else ''}row is retracted at its first partner"
+            again = ", and given with the other mark" if self.match.mark is not None else ""
+            yield f"a {'padded ' if self.match.kind.pairs else ''}row is retracted at its first partner{again}"
 
     def _results(self, plan: PhysicalPlan) -> str:
         append_only = plan.emission.mode is EmitMode.CHANGELOG and not self.weighted
