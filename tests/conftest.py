@@ -21,13 +21,13 @@ from watersmeet.session.spark import open_spark
 from watersmeet.testing.spark_group import QUICK_FILES
 
 ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"
-#: How long one test may take where Hypothesis tries a hundred times as many examples.
+#: How long one test may take where Hypothesis tries forty times as many examples.
 _PATIENT_SECONDS = 1_800
 #: All tasks of a query in real time run at once.
 _SLOTS = 32
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("normal", deadline=None, max_examples=5, suppress_health_check=_PATIENT)
+settings.register_profile("normal", deadline=None, max_examples=6, suppress_health_check=_PATIENT)
 settings.register_profile("all", deadline=None, max_examples=500, suppress_health_check=_PATIENT)
 settings.load_profile("all" if ALL else "normal")
 

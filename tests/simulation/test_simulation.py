@@ -21,7 +21,7 @@ from watersmeet.sql.statements import Query
 from watersmeet.testing.notation import Case, read_cases
 from watersmeet.testing.runner import run_case
 
-SEEDS = range(10_000 if ALL else 120)
+SEEDS = range(10_000 if ALL else 200)
 #: A fault that no seed up to here finds would stay in the engine.
 MOST_SEEDS = 1_000
 #: Found by the first seed; the others take longer.

@@ -262,7 +262,7 @@ class _AggregateBinder:
         return input
 
     def _type(self, expression: exp.Expr, near: exp.Expr, what: str) -> exp.DataType:
-        return known_type(expression, self.columns, what, position_of(expression) or position_of(near))
+        return known_type(expression, self.columns, what, near)
 
 
 def _refuse_nested(expression: exp.Expr, inside: str, near: exp.Expr) -> None:

@@ -199,8 +199,8 @@ def with_aliases(expression: exp.Expr, select: exp.Select) -> exp.Expr:
 
 def _partition(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[GroupKey]:
     for place, expression in enumerate(window.args.get("partition_by") or ()):
+        kind = known_type(expression, columns, "PARTITION BY", window)
         position = position_of(expression) or position_of(window)
-        kind = known_type(expression, columns, "PARTITION BY", position)
         check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position)
         yield GroupKey(f"$p{place}", expression.unnest(), kind)
 
@@ -233,13 +233,12 @@ def order_of(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator
                 position=position_of(term),
             )
         kind = type_of(term.this, columns)
-        position = position_of(term.this) or position_of(window)
         if kind.is_type(exp.DataType.Type.UNKNOWN):
-            raise type_not_known(term.this, "ORDER BY", position)
+            raise type_not_known(term.this, "ORDER BY", window)
         if kind.is_type(*NESTED):
             raise UnsupportedError(
                 f"ORDER BY {plain_sql(term.this)}: values of type {kind.sql('spark')} are in no order",
                 hint="order by a field or an element of it",
-                position=position,
+                position=position_of(term.this) or position_of(window),
             )
         yield term.this, descending

@@ -61,7 +61,7 @@ def call_of(window: exp.Window, name: str, columns: Mapping[str, InputColumn], i
         by_rows, aggregate = frame is not None and frame.by_rows, _AGGREGATES[kind].value
         return OverCall(name, aggregate, call, arguments, type_, frame, by_rows, True, text, position)
     if kind in _PICKED and order is not None:
-        type_, picked = known_type(function.this, columns, text, position_of(function.this)), _PICKED[kind]
+        type_, picked = known_type(function.this, columns, text), _PICKED[kind]
         by_rows = frame is not None and frame.by_rows
         # a frame of RANGE is in an order with ties, the first or last of which is that by the other columns
         call = f"{picked}({{0}}{'' if by_rows else ' ORDER BY {order}'}) {{over}}"
@@ -74,11 +74,7 @@ def call_of(window: exp.Window, name: str, columns: Mapping[str, InputColumn], i
         )
         if not isinstance(offset, exp.Literal) or not offset.is_int or not is_written:
             raise UnsupportedError(f"{text}: takes an expression, a whole number and a literal", position=position)
-        type_, shifted, by = (
-            known_type(function.this, columns, text, position_of(function.this)),
-            _SHIFTED[kind],
-            int(offset.name),
-        )
+        type_, shifted, by = known_type(function.this, columns, text), _SHIFTED[kind], int(offset.name)
         otherwise = "" if default is None else f", {_literal(default, type_)}"
         call = f"{shifted}({{0}}, {by}{otherwise}) {{over}}"
         return OverCall(name, shifted, call, (function.this,), type_, None, True, True, text, position, by)
@@ -99,7 +95,7 @@ def _aggregate(
         raise UnsupportedError(f"{text}: DISTINCT and several arguments are not supported", position=position_of(node))
     if argument is None or isinstance(argument, exp.Star):
         return "CAST(count(*) {over} AS BIGINT)", (), exp.DataType.build("BIGINT", dialect="spark")
-    kind = known_type(argument, columns, text, position_of(argument))
+    kind = known_type(argument, columns, text)
     if function.takes_numbers and not kind.is_type(*NUMBERS):
         raise BindError(
             f"{text}: {plain_sql(argument)} is {kind.sql(dialect='spark')}, and {function.value} takes numbers",

@@ -60,7 +60,7 @@ def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inp
     scope, partition = Scope([relation]), []
     for place, given in enumerate(table.args.get("partition_by") or ()):
         expression = scope.substitute(given).unnest()
-        kind = known_type(expression, names.columns, "PARTITION BY", position_of(given))
+        kind = known_type(expression, names.columns, "PARTITION BY", given)
         check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position_of(given))
         partition.append(GroupKey(f"$p{place}", expression, kind))
     kind, unit = leaf.input.time_type, leaf.input.time.unit

@@ -54,7 +54,7 @@ def run(
         new[Side.LEFT] = state.query(f"SELECT * FROM {rows} AS l WHERE NOT {match.passing}")
     step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing, whole, keeps_ids)
     try:
-        return step.run_pairs() if match.kind.pairs else step.run_semi_anti()
+        return step.run_pairs() if match.kind.pairs else step.run_alone()
     finally:
         step.close()
 
@@ -250,7 +250,7 @@ class _Step:
 
     # -- joins that emit left rows: semi, anti, mark ------------------------------------------------------------------
 
-    def run_semi_anti(self) -> StepResult:
+    def run_alone(self) -> StepResult:
         self.make_pairs(self.matched_left(), [Side.LEFT])
         pairs = self.matches[Side.LEFT]
         new_matched = f"{quote(RID)} IN (SELECT lid FROM {pairs})"

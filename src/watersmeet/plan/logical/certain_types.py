@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from watersmeet.errors import BindError, Position
+from watersmeet.errors import BindError
 from watersmeet.expressions.explodes import fields_of
+from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_groups import FRACTIONS, INSTANTS, INTEGERS, NUMBERS, TEXTS, digits_of
 from watersmeet.plan.logical.collection_types import collection_type, is_empty
@@ -98,19 +99,24 @@ def certain_type(
 
 
 def known_type(
-    expression: exp.Expr, columns: Mapping[str, InputColumn], what: str, position: Position | None
+    expression: exp.Expr, columns: Mapping[str, InputColumn], what: str, near: exp.Expr | None = None
 ) -> exp.DataType:
-    """Return the type of an expression, which is part of ``what``; ``BindError`` if it is not certain."""
+    """Return the type of an expression, which is part of ``what``; ``BindError`` if it is not certain.
+
+    The error is at the expression, or where that has no position ``near`` it.
+    """
     kind = certain_type(expression, columns)
     if kind is None:
-        raise type_not_known(expression, what, position)
+        raise type_not_known(expression, what, near)
     return kind
 
 
-def type_not_known(expression: exp.Expr, what: str, position: Position | None) -> BindError:
+def type_not_known(expression: exp.Expr, what: str, near: exp.Expr | None = None) -> BindError:
     """Return the error for an expression whose type must be known, and is not."""
     return BindError(
-        f"{what}: the type of {plain_sql(expression)} is not known here", hint="CAST it", position=position
+        f"{what}: the type of {plain_sql(expression)} is not known here",
+        hint="CAST it",
+        position=position_of(expression) or (None if near is None else position_of(near)),
     )
 
 
