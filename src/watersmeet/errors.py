@@ -143,7 +143,7 @@ def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     """A hint with the candidates nearest to ``name``; if none is near, with all of them, at most twelve."""
-    known = sorted(set(candidates))
+    known = sorted({each for each in candidates if not each.startswith("$")})  # names with $ are our own
     close = nearest(name, known)
     if close:
         return f"did you mean {' or '.join(close)}?"

@@ -205,7 +205,7 @@ class TemporalJoin:
 
 @dataclass(frozen=True)
 class Subquery:
-    """[NOT] EXISTS, or [NOT] IN over the column k, in WHERE; perhaps under OR.
+    """[NOT] EXISTS, or [NOT] IN over some columns, in WHERE; perhaps under OR.
 
     Beside it, there are then an alternative over two aliases, another test, or both.
     """
@@ -214,6 +214,7 @@ class Subquery:
     source: Source
     x: str
     terms: tuple[Term, ...]
+    columns: tuple[str, ...] = ("k",)
     alternative: tuple[Term, str, str] | None = None
     other: Subquery | None = None
 
@@ -236,7 +237,9 @@ class Subquery:
         rest = f"FROM {self.source.sql()}{f' WHERE {where}' if where else ''}"
         if self.form.endswith("EXISTS"):
             return f"{self.form} (SELECT 1 {rest})"
-        return f"{self.x}.k {self.form} (SELECT {e}.k {rest})"
+        wanted = ", ".join(f"{self.x}.{column}" for column in self.columns)
+        operand = f"({wanted})" if len(self.columns) > 1 else wanted
+        return f"{operand} {self.form} (SELECT {', '.join(f'{e}.{column}' for column in self.columns)} {rest})"
 
     def holds(self, one: Joined, given: Changes) -> bool:
         """Whether it is true of a result."""
@@ -251,10 +254,18 @@ class Subquery:
         rows = [row for row in self.source.rows(given) if hold(self.terms, x, row)]
         if self.form.endswith("EXISTS"):
             return bool(rows) == (self.form == "EXISTS")
-        if x.k is not None and any(row.k == x.k for row in rows):
+        answers = [_equal([getattr(x, each) for each in self.columns], row, self.columns) for row in rows]
+        if True in answers:
             return self.form == "IN"
-        unknown = any(x.k is None or row.k is None for row in rows)
-        return self.form == "NOT IN" and not unknown
+        return self.form == "NOT IN" and None not in answers
+
+
+def _equal(values: Sequence[int | None], row: Row, columns: Sequence[str]) -> bool | None:
+    """Whether the values equal those of a row: False if one differs, else None if one is NULL."""
+    pairs = [(value, getattr(row, column)) for value, column in zip(values, columns, strict=True)]
+    if any(one is not None and other is not None and one != other for one, other in pairs):
+        return False
+    return None if any(None in pair for pair in pairs) else True
 
 
 @dataclass(frozen=True)

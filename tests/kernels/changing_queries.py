@@ -179,7 +179,8 @@ def query(
 def _subquery(rng: random.Random, given: Sequence[Stream], alias: str, visible: Sequence[str]) -> Subquery:
     form = rng.choice(["EXISTS", "NOT EXISTS", "IN", "NOT IN"])
     terms = _terms(rng, keyed=form.endswith("EXISTS"))
-    return Subquery(form, _source(rng, given, alias), rng.choice(visible), terms)
+    columns = rng.choice([("k",), ("k", "v"), ("v", "k", "g")])
+    return Subquery(form, _source(rng, given, alias), rng.choice(visible), terms, columns)
 
 
 def _terms(rng: random.Random, *, keyed: bool) -> tuple[Term, ...]:

@@ -92,10 +92,10 @@ def is_aggregated(select: exp.Select) -> bool:
     """Whether a select has GROUP BY, HAVING or aggregates that are no window functions."""
     if select.args.get("group") or select.args.get("having"):
         return True
-    return any(is_aggregate(node) for item in select.expressions for node in item.walk(prune=_is_apart))
+    return any(is_aggregate(node) for item in select.expressions for node in item.walk(prune=is_apart))
 
 
-def _is_apart(node: exp.Expr) -> bool:
+def is_apart(node: exp.Expr) -> bool:
     """Whether aggregates below a node are none of the select's own."""
     return isinstance(node, exp.Window | exp.Select)
 

@@ -86,9 +86,6 @@ class _AggregateBinder:
 
     def group_by(self, group: exp.Group, select: exp.Select, outputs: Sequence[OutputColumn]) -> None:
         """Add the keys: expressions, ordinals and aliases of the SELECT list."""
-        position = position_of(group)
-        if group.args.get("all"):
-            raise _no_grouping("GROUP BY ALL", position)
         for item in group.expressions:
             self._key(item, select, outputs)
         for each in group.args.get("grouping_sets") or ():
@@ -98,7 +95,11 @@ class _AggregateBinder:
     def _key(self, item: exp.Expr, select: exp.Select, outputs: Sequence[OutputColumn]) -> str:
         """Return the name of a key; add it if it is new."""
         if isinstance(item, exp.Tuple):
-            raise _no_grouping("TUPLE in GROUP BY", position_of(item))
+            raise UnsupportedError(
+                "TUPLE in GROUP BY is not supported over streams",
+                hint="name the expressions that group rows",
+                position=position_of(item),
+            )
         expression = self._group_item(item, select, outputs)
         _refuse_nested(expression, "GROUP BY", item)
         _refuse_delta(expression)
@@ -283,12 +284,6 @@ def _refuse_delta(expression: exp.Expr) -> None:
                 hint=f"select it: SELECT …, {TP_DELTA}",
                 position=position_of(column),
             )
-
-
-def _no_grouping(clause: str, position: Position | None) -> UnsupportedError:
-    return UnsupportedError(
-        f"{clause} is not supported over streams", hint="name the expressions that group rows", position=position
-    )
 
 
 def _named(node: exp.Expr, select: exp.Select) -> exp.Expr | None:

@@ -21,7 +21,7 @@ def stream_mode(statement: CreateStream) -> StreamMode:
         if name != "mode":
             raise ConfigError(
                 f"CREATE STREAM has no setting {name}",
-                hint="its only setting is mode; write a query's settings at the end of the query",
+                hint="its only setting is mode; options of the stream go into WITH (…), settings of a query to its end",
                 position=position,
             )
         if value not in _MODES:

@@ -76,19 +76,22 @@ def bind_on(term: exp.Expr, scope: Scope) -> exp.Expr:
     return condition
 
 
-def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputColumn]) -> exp.Expr:
-    """Return IN as an equality. NOT IN also fails if either side is NULL, so there NULL counts as equal."""
+def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputColumn]) -> list[exp.Expr]:
+    """Return IN as equalities of columns. NOT IN also fails if either side is NULL, so there NULL counts as equal."""
     assert test.operand is not None
-    if len(columns) != 1:
+    operand = test.operand.unnest()
+    values = operand.expressions if isinstance(operand, exp.Tuple) else [operand]
+    if len(columns) != len(values):
+        wanted = "one column" if len(values) == 1 else f"{len(values)} columns"
         raise BindError(
-            f"IN needs a subquery with one column, this one has {len(columns)}", position=position_of(test.select)
+            f"IN needs a subquery with {wanted}, this one has {len(columns)}", position=position_of(test.select)
         )
-    wanted, found = scope.substitute(test.operand), columns[0].expression.copy()
-    equal = exp.EQ(this=wanted, expression=found)
+    pairs = [(scope.substitute(value), column.expression) for value, column in zip(values, columns, strict=True)]
+    equal = [exp.EQ(this=one, expression=other.copy()) for one, other in pairs]
     if not test.negated:
         return equal
-    either_null = exp.or_(is_null(wanted), is_null(found), copy=True)
-    return exp.or_(equal, either_null, copy=True)
+    nulls = [exp.or_(is_null(one), is_null(other)) for one, other in pairs]
+    return [exp.or_(same, null) for same, null in zip(equal, nulls, strict=True)]
 
 
 def is_null(operand: exp.Expr) -> exp.Expr:

@@ -107,7 +107,7 @@ def semi_join(
         is_own = inputs_of(condition, binder.names.columns) <= right.inputs
         (own if is_own else correlated).append(condition)
     if test.operand is not None:
-        correlated.append(bind_membership(test, scope, output_columns(select, inner)))
+        correlated += bind_membership(test, scope, output_columns(select, inner))
     return Join(
         left,
         with_where(right, own),
@@ -126,7 +126,7 @@ def _of_results(
     """The same where the subquery aggregates or ranks: it reads nothing of the query around it."""
     right, relation = binder.statement.results(test.select, "", ctes, None, binder.names)
     outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
-    tested = [] if test.operand is None else [bind_membership(test, scope, outputs)]
+    tested = [] if test.operand is None else bind_membership(test, scope, outputs)
     return Join(
         left,
         right,

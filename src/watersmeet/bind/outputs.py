@@ -6,12 +6,12 @@ from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import call_name
 from watersmeet.bind.scope import Scope
-from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.logical.query import OutputColumn
 
 _REFUSED = {
-    "windows": "WINDOW",
     "pivots": "PIVOT",
     "sort": "SORT BY",
     "cluster": "CLUSTER BY",
@@ -60,14 +60,48 @@ def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
 def _starred(item: exp.Expr, scope: Scope) -> list[tuple[str, str, exp.Expr]]:
     """The columns that a star stands for, with the alias of each."""
     star = item if isinstance(item, exp.Star) else item.this
-    if star.args.get("except_") or star.args.get("replace") or star.args.get("except"):
-        raise UnsupportedError("* EXCEPT and * REPLACE are not supported", position=position_of(item))
+    if star.args.get("replace"):
+        raise UnsupportedError(
+            "* REPLACE is not supported",
+            hint="leave the column out, and select what takes its place: * EXCEPT (price), price * 2 AS price",
+            position=position_of(item),
+        )
     if not isinstance(item, exp.Column):
-        return scope.visible()
+        return _without(scope.visible(), star)
     relation = scope.relation(item.table)
     if relation is None:
         raise BindError(f"there is no stream or alias {item.table} here", position=position_of(item))
-    return [(name, relation.alias, expression) for name, expression in relation.columns.items()]
+    return _without([(name, relation.alias, expression) for name, expression in relation.columns.items()], star)
+
+
+def _without(columns: list[tuple[str, str, exp.Expr]], star: exp.Star) -> list[tuple[str, str, exp.Expr]]:
+    """The columns of a star without those that EXCEPT names, each of them one."""
+    left = columns
+    for column in star.args.get("except_") or ():
+        named = [each for each in columns if _is_named(each, column)]
+        if len(named) > 1:
+            raise BindError(
+                f"column {column.name} is ambiguous",
+                detail=f"it is in {' and in '.join(alias for _, alias, _ in named)}",
+                hint=f"write EXCEPT ({named[0][1]}.{column.name})",
+                position=position_of(column),
+            )
+        if not named:
+            raise BindError(
+                f"* has no column {plain_sql(column)} here",
+                hint=did_you_mean(column.name, [name for name, _, _ in columns]),
+                position=position_of(column),
+            )
+        left = [each for each in left if each is not named[0]]
+    if not left:
+        raise BindError("* EXCEPT leaves no column", position=position_of(star))
+    return left
+
+
+def _is_named(found: tuple[str, str, exp.Expr], column: exp.Expr) -> bool:
+    name, alias, _ = found
+    is_own = not column.args.get("db") and column.text("table").lower() in ("", alias.lower())
+    return is_own and column.name.lower() == name.lower()
 
 
 def _owner(column: exp.Expr, scope: Scope) -> str:

@@ -19,6 +19,7 @@ from watersmeet.bind.aggregate_functions import is_aggregated
 from watersmeet.bind.aggregates import bind_aggregates
 from watersmeet.bind.conditions import bind_condition
 from watersmeet.bind.generators import has_generators, refuse_aggregated
+from watersmeet.bind.group_by_all import with_keys
 from watersmeet.bind.grouping_sets import Groupings, has_sets, of_set, refuse_endless, with_sets
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.ordering import bind_ordering
@@ -46,7 +47,7 @@ def bind_select(
     statement: Statement, node: exp.Select, ctes: Ctes, *, inner: bool, limit: tuple[str, int] | None
 ) -> LogicalQuery:
     """Resolve a SELECT without LIMIT; ``limit`` is what the query around it sets on a rank."""
-    node = with_windows_in_from(with_sets(node))
+    node = with_windows_in_from(with_sets(with_keys(node)))
     if node.args.get("distinct") and (is_aggregated(node) or has_window_functions(node)):
         plain = node.copy()
         plain.set("distinct", None)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 from sqlglot import exp
 
-from watersmeet.errors import BindError
+from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
@@ -66,6 +66,7 @@ def with_numbers(expression: exp.Expr) -> exp.Expr:
     Raises ``BindError`` for intervals beside other whole numbers, beside times that count rows, compared with a
     time, and beside times of different units.
     """
+    expression = expression.transform(_divided, copy=False)
     tests = [each for each in expression.find_all(exp.Between, *_COMPARISONS) if each.find(exp.Interval) is not None]
     for each in (each for test in tests for each in test.find_all(exp.Sub)):
         _check_units(each.this, each.expression)
@@ -82,6 +83,23 @@ def with_numbers(expression: exp.Expr) -> exp.Expr:
             if other is not None:
                 _check_units(test.this, other)
     return expression
+
+
+def _divided(node: exp.Expr) -> exp.Expr:
+    """An interval that is divided by a number as one interval, so that it bounds a window; any other node itself."""
+    if not isinstance(node, exp.Div):
+        return node
+    length, divisor = node.this.unnest(), node.expression.unnest()
+    if not isinstance(length, exp.Interval) or not isinstance(divisor, exp.Literal) or divisor.is_string:
+        return node
+    by = Decimal(divisor.name)
+    try:
+        micros = (Decimal(interval_micros(length)) / by).quantize(Decimal(1), ROUND_HALF_UP)
+    except (UnsupportedError, ArithmeticError):  # months, and a division by zero
+        return node
+    found = exp.Interval(this=exp.Literal.string(f"{micros}"), unit=exp.var("MICROSECOND"))
+    found.meta.update(length.meta)
+    return found
 
 
 def _check_units(one: exp.Expr, other: exp.Expr) -> None:
@@ -128,7 +146,9 @@ def _is_length(node: exp.Expr) -> bool:
             return _is_length(node.this) and _is_length(node.expression)
         case exp.Mul():
             return _is_length(node.this) or _is_length(node.expression)
-        case exp.Case() | exp.If():
+        case exp.Div():
+            return _is_length(node.this)
+        case exp.Case() | exp.If() | exp.Coalesce() | exp.Greatest() | exp.Least():
             return all(_is_length(each) for each in _branches(node))
     return False
 
@@ -138,7 +158,7 @@ def _intervals(length: exp.Expr) -> Iterator[exp.Interval]:
     match length:
         case exp.Interval():
             yield length
-        case exp.Case() | exp.If():
+        case exp.Case() | exp.If() | exp.Coalesce() | exp.Greatest() | exp.Least():
             for branch in _branches(length):
                 yield from _intervals(branch)
         case exp.Paren() | exp.Neg():
@@ -148,12 +168,14 @@ def _intervals(length: exp.Expr) -> Iterator[exp.Interval]:
             yield from _intervals(length.expression)
 
 
-def _branches(node: exp.Case | exp.If) -> list[exp.Expr]:
-    """The values of a CASE or IF, without NULL."""
+def _branches(node: exp.Expr) -> list[exp.Expr]:
+    """The values that a node chooses from, without NULL."""
     if isinstance(node, exp.Case):
         values = [each.args["true"] for each in node.args["ifs"]] + [node.args.get("default")]
-    else:
+    elif isinstance(node, exp.If):
         values = [node.args["true"], node.args.get("false")]
+    else:
+        values = [node.this, *node.expressions]
     return [each for each in values if each is not None and not isinstance(each, exp.Null)]
 
 
@@ -167,9 +189,7 @@ def _count(node: exp.Expr) -> Count | None:
             return Count(None) if node.is_int else None
         case exp.Cast() | exp.TryCast():
             return _count(node.this) if node.to.is_type(*INTEGERS) else None
-        case exp.Coalesce() | exp.Greatest() | exp.Least():
-            branches = [node.this, *node.expressions]
-        case exp.Case() | exp.If():
+        case exp.Case() | exp.If() | exp.Coalesce() | exp.Greatest() | exp.Least():
             branches = _branches(node)
         case exp.Add() | exp.Sub():
             return _sum(isinstance(node, exp.Sub), _count(node.this), _count(node.expression))

@@ -31,12 +31,12 @@ def with_windows_in_from(select: exp.Select) -> exp.Select:
     Raises ``UnsupportedError`` for several windows, and for windows that FROM cannot have; ``BindError`` for arguments
     that are none.
     """
-    first = next(_calls(select), None)
-    if first is None:
+    if next(_calls(select), None) is None:
         return select
     found: exp.Select = select.copy()
-    calls = list(_calls(found))
-    for other in calls[1:]:
+    _drop_qualifiers(found)
+    first, *others = _calls(found)
+    for other in others:
         if other != first:
             raise UnsupportedError(
                 "a SELECT has one time window; this is another",
@@ -45,6 +45,17 @@ def with_windows_in_from(select: exp.Select) -> exp.Select:
                 position=position_of(other),
             )
     return _Rewriting(found, first).done()
+
+
+def _drop_qualifiers(select: exp.Select) -> None:
+    """Over one relation, ``window(a.ts, …)`` is ``window(ts, …)``."""
+    start = select.args.get("from_")
+    if start is None or select.args.get("joins"):
+        return
+    for call in _calls(select):
+        for time in call.expressions[:1]:
+            if isinstance(time, exp.Column) and time.table.lower() == start.this.alias_or_name.lower():
+                time.set("table", None)
 
 
 def _calls(select: exp.Select) -> Iterator[exp.Anonymous]:

@@ -32,6 +32,7 @@ SELECT_CLAUSES = {
     "distinct",
     "expressions",
     "offset",
+    "windows",
     *(arg for arg, _ in CLAUSE_ORDER),
 }
 SET_OPERATION_CLAUSES = {"with_", "this", "expression", "distinct", "order", "limit", "offset"}

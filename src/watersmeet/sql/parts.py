@@ -13,6 +13,7 @@ from watersmeet.sql.clauses import BOUNDS, clauses_after, refuse_foreign_clauses
 from watersmeet.sql.column_names import take_column_names
 from watersmeet.sql.dialect import QueryParser
 from watersmeet.sql.failures import is_word, nearest_keyword
+from watersmeet.sql.named_windows import fill_windows
 from watersmeet.sql.statements import Query, SettingValue
 
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
@@ -63,6 +64,7 @@ class PartsParser(QueryParser):
         refuse_foreign_clauses(tree, self.failures)
         refuse_lost_parts(tree, self.failures)
         take_column_names(tree)
+        fill_windows(tree)
         return Query(
             select=tree,
             emit=emit,

@@ -27,7 +27,7 @@ E = TypeVar("E", bound=exp.Expr)
 NEVER_ALIASES = frozenset({"EMIT", "SETTINGS", "WITHIN", "GRACE", "VERSIONED", "MATCH_CONDITION"})
 NULLS_CHOSEN: tuple[type[exp.Func], ...] = (exp.AnyValue, exp.First, exp.FirstValue, exp.Last, exp.LastValue)
 FOREIGN_CLAUSES = (
-    TokenType.MATCH_RECOGNIZE, TokenType.PREWHERE, TokenType.WINDOW, TokenType.FOR,
+    TokenType.MATCH_RECOGNIZE, TokenType.PREWHERE, TokenType.FOR,
     TokenType.LOCK, TokenType.TABLE_SAMPLE, TokenType.USING, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY,
     TokenType.SORT_BY, TokenType.CONNECT_BY, TokenType.FETCH,
 )  # fmt: skip
@@ -174,6 +174,10 @@ class StrictParser(SparkParser):
         return projections, exclude
 
     def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        if self._match_pair(TokenType.GROUP_BY, TokenType.ALL):  # sqlglot would take EMIT for a key
+            if self._match(TokenType.COMMA, advance=False):
+                raise self.unexpected(["no further key"], after="GROUP BY ALL")
+            return self.expression(exp.Group(all=True))
         group = super()._parse_group(skip_group_by_token)
         if group is not None and not any(group.args.values()):
             raise self.unexpected(["an expression"], after="GROUP BY")
