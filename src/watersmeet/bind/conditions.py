@@ -87,7 +87,7 @@ def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputCo
             f"IN needs a subquery with {wanted}, this one has {len(columns)}", position=position_of(test.select)
         )
     pairs = [(scope.substitute(value), column.expression) for value, column in zip(values, columns, strict=True)]
-    equal = [exp.EQ(this=one, expression=other.copy()) for one, other in pairs]
+    equal: list[exp.Expr] = [exp.EQ(this=one, expression=other.copy()) for one, other in pairs]
     if not test.negated:
         return equal
     nulls = [exp.or_(is_null(one), is_null(other)) for one, other in pairs]
