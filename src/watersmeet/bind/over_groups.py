@@ -17,6 +17,8 @@ from sqlglot import exp
 from watersmeet.bind.aggregate_functions import NULL_CLAUSES, call_name, is_aggregate
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.scope import Scope
+from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import is_same
 from watersmeet.plan.logical.conditions import conjuncts
 
@@ -51,7 +53,10 @@ class OverGroups:
 
 
 def over_groups(select: exp.Select) -> OverGroups | None:
-    """An aggregation with subqueries over its results; None if it has none."""
+    """An aggregation with subqueries over its results; None if it has none.
+
+    Raises ``UnsupportedError`` for a subquery in GROUP BY.
+    """
     having = select.args.get("having")
     terms = list(conjuncts(having.this if having is not None else None))
     tests = [term for term in terms if term.find(exp.Select) is not None]
@@ -114,6 +119,8 @@ def _grouped(group: exp.Expr | None) -> Iterator[exp.Expr]:
 
 def _key(item: exp.Expr, select: exp.Select, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
     """The expression that an item of GROUP BY stands for: it may be a place or an alias of the SELECT list."""
+    if item.find(exp.Select) is not None:
+        raise UnsupportedError("GROUP BY cannot contain a subquery", position=position_of(item))
     if isinstance(item, exp.Literal) and item.is_int and 1 <= int(item.name) <= len(select.expressions):
         found: exp.Expr = select.expressions[int(item.name) - 1].unalias()
         return found

@@ -61,12 +61,12 @@ def unit_of(value: exp.Expr) -> TimeUnit | None:
 
 
 def with_numbers(expression: exp.Expr) -> exp.Expr:
-    """The resolved expression, changed in place: intervals beside whole-number times are numbers of their units.
+    """The resolved expression, for which it is used up: intervals beside whole-number times are numbers of their units.
 
-    Raises ``BindError`` for intervals beside other whole numbers, beside times that count rows, compared with a
-    time, and beside times of different units.
+    Raises ``BindError`` for a division by an interval, and for intervals beside other whole numbers, beside times that
+    count rows, compared with a time, and beside times of different units.
     """
-    expression = expression.transform(_divided, copy=False)
+    expression = expression.transform(_computed, copy=False)
     tests = [each for each in expression.find_all(exp.Between, *_COMPARISONS) if each.find(exp.Interval) is not None]
     for each in (each for test in tests for each in test.find_all(exp.Sub)):
         _check_units(each.this, each.expression)
@@ -85,21 +85,61 @@ def with_numbers(expression: exp.Expr) -> exp.Expr:
     return expression
 
 
-def _divided(node: exp.Expr) -> exp.Expr:
-    """An interval that is divided by a number as one interval, so that it bounds a window; any other node itself."""
-    if not isinstance(node, exp.Div):
+def _computed(node: exp.Expr) -> exp.Expr:
+    """Constant intervals, one of them divided, as one interval, so that it bounds a window; any other node itself."""
+    if node.find(exp.Div) is None:
         return node
-    length, divisor = node.this.unnest(), node.expression.unnest()
-    if not isinstance(length, exp.Interval) or not isinstance(divisor, exp.Literal) or divisor.is_string:
-        return node
-    by = Decimal(divisor.name)
+    if isinstance(node, exp.Div) and _is_length(node.expression):
+        raise BindError(
+            f"{plain_sql(node)} divides by an interval", hint="divide by a number", position=position_of(node)
+        )
     try:
-        micros = (Decimal(interval_micros(length)) / by).quantize(Decimal(1), ROUND_HALF_UP)
+        micros = _micros(node)
     except (UnsupportedError, ArithmeticError):  # months, and a division by zero
         return node
+    if micros is None:
+        return node
     found = exp.Interval(this=exp.Literal.string(f"{micros}"), unit=exp.var("MICROSECOND"))
-    found.meta.update(length.meta)
+    if (position := position_of(node)) is not None:
+        found.meta.update(line=position.line, col=position.col)
     return found
+
+
+def _micros(node: exp.Expr) -> Decimal | None:
+    """The microseconds of an interval that is computed of constants, rounded as Spark does; None for any other node."""
+    match node:
+        case exp.Interval():
+            return Decimal(interval_micros(node))
+        case exp.Paren():
+            return _micros(node.this)
+        case exp.Neg():
+            length = _micros(node.this)
+            return None if length is None else -length
+        case exp.Add() | exp.Sub():
+            one, other = _micros(node.this), _micros(node.expression)
+            if one is None or other is None:
+                return None
+            return one + other if isinstance(node, exp.Add) else one - other
+        case exp.Mul() | exp.Div():
+            length, number = _micros(node.this), _number_of(node.expression)
+            if length is None and isinstance(node, exp.Mul):
+                length, number = _micros(node.expression), _number_of(node.this)
+            if length is None or number is None:
+                return None
+            found = length * number if isinstance(node, exp.Mul) else length / number
+            return found.quantize(Decimal(1), ROUND_HALF_UP)
+    return None
+
+
+def _number_of(node: exp.Expr) -> Decimal | None:
+    """The value of a literal, in parentheses or negative; None for any other node."""
+    match node:
+        case exp.Literal() if not node.is_string:
+            return Decimal(node.name)
+        case exp.Paren() | exp.Neg():
+            number = _number_of(node.this)
+            return -number if number is not None and isinstance(node, exp.Neg) else number
+    return None
 
 
 def _check_units(one: exp.Expr, other: exp.Expr) -> None:

@@ -50,7 +50,8 @@ def with_windows_in_from(select: exp.Select) -> exp.Select:
 def _drop_qualifiers(select: exp.Select) -> None:
     """Over one relation, ``window(a.ts, …)`` is ``window(ts, …)``."""
     start = select.args.get("from_")
-    if start is None or select.args.get("joins"):
+    joined = [join for join in select.args.get("joins") or () if generator_in_from(join.this) is None]
+    if start is None or joined:
         return
     for call in _calls(select):
         for time in call.expressions[:1]:
@@ -201,7 +202,7 @@ class _Rewriting:
                 key = self.select.expressions[int(item.name) - 1].unalias()
             elif isinstance(item, exp.Column) and not item.table:
                 key = named.get(item.name.lower(), item)
-            if key != self.call:
+            if not any(node == self.call for node in key.walk()):
                 found.append(key.copy())
         return found
 

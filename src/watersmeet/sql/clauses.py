@@ -49,6 +49,7 @@ ALLOWED: tuple[tuple[type[exp.Expr], set[str]], ...] = (
     (exp.Join, JOIN_CLAUSES),
     (exp.Lateral, LATERAL_CLAUSES),
     (exp.Distinct, {"expressions"}),
+    (exp.Star, {"except_", "replace"}),
 )
 FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Command, "this statement"),
@@ -60,6 +61,9 @@ FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Placeholder, "a parameter"),
 )
 NAMES = {
+    "ilike": "* ILIKE",
+    "rename": "* RENAME",
+    "windows": "WINDOW here",
     "into": "INTO",
     "on": "DISTINCT ON",
     "sample": "TABLESAMPLE",
@@ -91,6 +95,7 @@ def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
     """Raise UnsupportedError for a clause that sqlglot parses and no later stage reads, and for collations."""
     refuse_collations(query, failures)
     for node in query.walk():
+        _check_star(node, failures)
         for kind, name in FOREIGN_NODES:
             if isinstance(node, kind):
                 raise _unsupported(name, node, failures)
@@ -99,6 +104,21 @@ def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
                 for key, value in node.args.items():
                     if value and key not in allowed:
                         raise _unsupported(NAMES.get(key, key.strip("_").upper()), value, failures, node)
+
+
+def _check_star(node: exp.Expr, failures: Failures) -> None:
+    """Raise UnsupportedError for an alias of ``*``, and for EXCEPT where no columns are selected or of no columns."""
+    if not isinstance(node, exp.Star):
+        return
+    star = node.parent if isinstance(node.parent, exp.Column) else node
+    if isinstance(star.parent, exp.Alias):
+        raise failures.unsupported_at("* takes no alias", position_of(star))
+    left_out = node.args.get("except_") or ()
+    if left_out and not isinstance(star.parent, exp.Select):
+        raise failures.unsupported_at("* EXCEPT is for the SELECT list", position_of(star))
+    for each in left_out:
+        if not isinstance(each, exp.Column) or isinstance(each.this, exp.Star):
+            raise failures.unsupported_at("* EXCEPT takes names of columns", position_of(each))
 
 
 def refuse_lost_parts(query: exp.Expr, failures: Failures) -> None:

@@ -20,16 +20,21 @@ _PARTS = ("partition_by", "order", "spec")
 def fill_windows(tree: exp.Expr) -> None:
     """Change all SELECTs of a query in place.
 
-    Raises ``BindError`` for a name that WINDOW does not have or has twice, and ``UnsupportedError`` where OVER has
-    more than the name.
+    A window in WINDOW may be the name of another one there.  Raises ``BindError`` for a name that WINDOW does not have
+    or has twice, and ``UnsupportedError`` where there is more beside a name.
     """
     for select in tree.find_all(exp.Select):
         named: dict[str, exp.Window] = {}
         for window in select.args.get("windows") or ():
             if window.name.lower() in named:
                 raise BindError(f"WINDOW names two windows {window.name}", position=position_of(window))
-            _fill(window, named)
             named[window.name.lower()] = window
+        for _ in named:  # a name for a name for a window
+            for window in named.values():
+                _fill(window, named)
+        for window in named.values():
+            if window.args.get("alias") is not None:
+                raise BindError(f"the window {window.name} is its own name", position=position_of(window))
         select.set("windows", None)
         for window in list(_own(select)):
             _fill(window, named)
@@ -43,13 +48,14 @@ def _own(select: exp.Select) -> Iterator[exp.Window]:
 
 
 def _fill(window: exp.Window, named: Mapping[str, exp.Window]) -> None:
+    """Give a window that is a name what that name stands for, which may be a name again."""
     name = window.args.get("alias")
     if name is None:
         return
     if any(window.args.get(part) for part in _PARTS):
         raise UnsupportedError(
-            f"OVER ({name.name} …) has more than the name of a window",
-            hint="write the whole window there, or name another one in WINDOW",
+            f"({name.name} …) has more than the name of a window",
+            hint="write the whole window in its place",
             position=position_of(name),
         )
     found = named.get(name.name.lower())
@@ -60,6 +66,5 @@ def _fill(window: exp.Window, named: Mapping[str, exp.Window]) -> None:
             position=position_of(name),
         )
     copied = found.copy()
-    window.set("alias", None)
-    for part in _PARTS:
+    for part in ("alias", *_PARTS):
         window.set(part, copied.args.get(part))

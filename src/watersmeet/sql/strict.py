@@ -183,6 +183,16 @@ class StrictParser(SparkParser):
             raise self.unexpected(["an expression"], after="GROUP BY")
         return group
 
+    def _parse_named_window(self) -> exp.Expr | None:
+        start = self._index
+        self._parse_id_var()
+        if not self._match(TokenType.ALIAS):
+            raise self.unexpected(["AS"], after="the name of a window")
+        if not self._match(TokenType.L_PAREN, advance=False) and self._parse_id_var(any_token=False) is None:
+            raise self.unexpected(["'('"], after="AS")
+        self._retreat(start)
+        return super()._parse_named_window()
+
     def _parse_distinct_arg_function(self, func: type[F], distinct_index: int = 0) -> F:
         # sqlglot drops arguments that are too many
         args = self._parse_distinct_args()
