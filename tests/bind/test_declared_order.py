@@ -54,6 +54,7 @@ def test_all_terms_are_kept() -> None:
     [
         ("", "ordered_by = '' is no list of columns and expressions"),
         ("sn,", "ordered_by = 'sn,' is no list of columns and expressions"),
+        ("sn, ,x", "ordered_by = 'sn, ,x' is no list of columns and expressions"),
         ("sn NULLS LAST", "ordered_by = 'sn NULLS LAST': NULLs are first in ascending order, last in descending order"),
         ("sn WITH FILL", "ordered_by = 'sn WITH FILL': NULLs are first in ascending order, last in descending order"),
         ("sn LIMIT 1", "ordered_by = 'sn LIMIT 1' is no list of columns and expressions"),

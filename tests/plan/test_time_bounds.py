@@ -58,6 +58,11 @@ def added(value: Evaluate, number: int) -> Evaluate:
     return lambda t: value(t) + number
 
 
+def multiplied(given: tuple[str, Evaluate], factor: int) -> tuple[str, Evaluate]:
+    text, value = given
+    return given if factor == 1 else (f"{factor} * ({text})", lambda t: factor * value(t))
+
+
 def minus(one: Evaluate, other: Evaluate) -> Evaluate:
     return lambda t: one(t) - other(t)
 
@@ -84,8 +89,11 @@ def comparisons(draw: st.DrawFn) -> tuple[str, Callable[[tuple[int, ...]], bool]
     sign = draw(st.sampled_from([*COMPARE]))
     shape = draw(st.sampled_from(["columns", "difference", "absolute"]))
     must = sign != "<>"
+    factor = draw(st.sampled_from([1, 1, 2, 3]))
+    if shape == "columns":
+        left, right = multiplied(left, factor), multiplied(right, factor)
     if shape != "columns":
-        right = (f"{left[0]} - ({right[0]})", minus(left[1], right[1]))
+        right = multiplied((f"{left[0]} - ({right[0]})", minus(left[1], right[1])), factor)
         left = draw(sums(None))
         if shape == "absolute":
             right = (f"ABS({right[0]})", absolute(right[1]))
@@ -120,6 +128,10 @@ def test_bounds_say_just_what_the_condition_says(drawn: tuple[str, Callable[[tup
         ("b.ts - a.ts = -4", 1_000_000, Interval(-4_000_000, -4_000_000)),
         ("ABS(a.ts - b.ts) < 30", 1, Interval(-29, 29)),
         ("-a.ts <= -b.ts", 1, Interval(None, 0)),
+        ("2 * b.ts < 2 * a.ts + 19", 1, Interval(None, 9)),
+        ("2 * b.ts < 2 * a.ts + 19", 1000, Interval(None, 9_499)),
+        ("(b.ts - a.ts) * -3 <= 3 * 2", 1000, Interval(-2_000, None)),
+        ("ABS(2 * a.ts - b.ts * 2) <= 9", 1, Interval(-4, 4)),
     ],
 )
 def test_plain_numbers_count_in_the_columns_unit(sql: str, scale: int, expected: Interval) -> None:
@@ -131,6 +143,9 @@ def test_plain_numbers_count_in_the_columns_unit(sql: str, scale: int, expected:
     [
         "a.ts + b.ts <= 5",
         "2 * a.ts <= b.ts",
+        "2 * a.ts <= 3 * b.ts",
+        "0 * a.ts <= 0 * b.ts",
+        "a.ts * b.ts <= 4",
         "a.ts <= a.ts + 1",
         "a.ts <= b.other",
         "a.ts <= b.ts + 1.5",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
 
 from watersmeet.bind.generators import first_generator
 from watersmeet.catalog.streams import OrderTerm, StreamMode
@@ -72,6 +74,11 @@ def lead_unit(kind: exp.DataType) -> TimeUnit | None:
     return TimeUnit.TIMESTAMP if kind.is_type(*INSTANTS) else None
 
 
+def _has_gap(text: str) -> bool:
+    """Whether there is nothing between two commas, which sqlglot passes over."""
+    return any(one.token_type is other.token_type is TokenType.COMMA for one, other in pairwise(sqlglot.tokenize(text)))
+
+
 def _parsed(text: str, position: Position | None) -> Sequence[exp.Expr]:
     try:
         select: exp.Expr = sqlglot.parse_one(f"SELECT 1 FROM t ORDER BY {text}", dialect="spark")
@@ -79,7 +86,7 @@ def _parsed(text: str, position: Position | None) -> Sequence[exp.Expr]:
         select = exp.Null()
     order = select.args.get("order")
     clauses = {name for name, value in select.args.items() if value} - {"expressions", "from_", "order", "kind"}
-    if order is None or clauses or text.strip(" ,") != text.strip():
+    if order is None or clauses or text.strip(" ,") != text.strip() or _has_gap(text):
         raise BindError(f"ordered_by = '{text}' is no list of columns and expressions", hint=_FORM, position=position)
     terms: Sequence[exp.Expr] = order.expressions
     return terms

@@ -3,6 +3,7 @@
 A comparison between sums of event-time columns and constants bounds the distance of two times:
 
     r.ts BETWEEN l.ts - 10 AND l.ts + 5     implies   -10 <= r.ts - l.ts <= 5
+    2 * r.ts < 2 * l.ts + 19                implies   r.ts - l.ts <= 9                (times are integers)
     ABS(l.ts - r.ts) < 30                   implies   -29 <= r.ts - l.ts <= 29      (times are integers)
 
 ``Differences`` keeps such intervals for pairs of inputs and combines them: bounds on b - a and c - b imply a window
@@ -131,6 +132,10 @@ class Linear:
             times[input] = times.get(input, 0) + sign * coefficient
         return Linear({i: c for i, c in times.items() if c}, self.constant + sign * other.constant)
 
+    def scaled(self, factor: int) -> Linear:
+        """Return the product with a whole number."""
+        return Linear({i: c * factor for i, c in self.times.items()}, self.constant * factor)
+
 
 #: For an event-time column, returns its input, the units of internal event time in one of its own units, and whether it
 #: is an integer (so that plain numbers may be added to it). None for any other column.
@@ -183,12 +188,13 @@ def _abs_argument(node: exp.Expr) -> exp.Expr | None:
 
 def _at_least(value: Linear) -> tuple[tuple[int, int], Interval] | None:
     """Return ``value >= 0`` as bounds on the difference of two times, i < j."""
-    if sorted(value.times.values()) != [-1, 1]:
+    if len(value.times) != 2 or sum(value.times.values()) != 0:
         return None
     i, j = sorted(value.times)
-    if value.times[j] == 1:  # t_j - t_i + constant >= 0
-        return (i, j), Interval(lower=-value.constant)
-    return (i, j), Interval(upper=value.constant)
+    factor = value.times[j]
+    if factor > 0:  # factor * (t_j - t_i) + constant >= 0
+        return (i, j), Interval(lower=-(value.constant // factor))
+    return (i, j), Interval(upper=value.constant // -factor)
 
 
 def _number_scale(condition: exp.Expr, times: TimeColumns) -> int | None:
@@ -226,12 +232,12 @@ def _linear(node: exp.Expr, times: TimeColumns, number_scale: int) -> Linear | N
             if left is None or right is None:
                 return None
             return left.plus(right, 1 if isinstance(node, exp.Add) else -1)
-        case exp.Mul():
-            left = _linear(node.this, times, 1)
-            right = _linear(node.expression, times, 1)
-            if left is None or right is None or left.times or right.times or not number_scale:
-                return None
-            return Linear({}, left.constant * right.constant * number_scale)
+        case exp.Mul() if number_scale:
+            for one, other in ((node.this, node.expression), (node.expression, node.this)):
+                factor, value = _linear(one, times, 1), _linear(other, times, number_scale)
+                if factor is not None and not factor.times and value is not None:
+                    return value.scaled(factor.constant)
+            return None
         case _:
             return None
 
