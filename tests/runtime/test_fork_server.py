@@ -149,6 +149,25 @@ def test_who_asked_ends_after_its_fork_when_it_is_told_to_end(
     process.communicate(timeout=60)
 
 
+@pytest.mark.parametrize("answer", [b"!", b""])
+def test_who_asked_ends_with_0_when_it_is_told_to_end_before_the_answer(tmp_path: Path, answer: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.settimeout(30)
+        listening.bind(str(tmp_path / "slow.sock"))
+        listening.listen()
+        process = asked(str(tmp_path / "slow.sock"), tmp_path, "shown", "4")
+        connection, _ = listening.accept()
+        with connection:
+            connection.settimeout(30)
+            while not connection.recv(65_536).endswith(b"\n"):
+                pass
+            process.terminate()
+            assert connection.recv(1) == b""  # a fork would end by this
+            connection.sendall(answer)
+        assert process.wait(30) == 0
+    process.communicate(timeout=60)
+
+
 def test_forks_have_their_time_zone_and_draw_numbers_of_their_own(
     server: tuple[str, subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

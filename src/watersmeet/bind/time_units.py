@@ -61,7 +61,7 @@ def unit_of(value: exp.Expr) -> TimeUnit | None:
 
 
 def with_numbers(expression: exp.Expr) -> exp.Expr:
-    """The resolved expression, for which it is used up: intervals beside whole-number times are numbers of their units.
+    """The resolved expression, which may change it: intervals beside whole-number times are numbers of their units.
 
     Raises ``BindError`` for a division by an interval, and for intervals beside other whole numbers, beside times that
     count rows, compared with a time, and beside times of different units.

@@ -105,19 +105,8 @@ def run_in_fork(
     by which Spark ends a process, it ends the fork, waits for its end and returns 0.
     """
     request = Request(module, arguments, str(Path.cwd()), path, dict(os.environ))
+    is_told = False
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_ANSWER_SECONDS)
-        try:
-            connection.connect(server)
-            socket.send_fds(connection, [b"?"], streams)
-            connection.sendall(json.dumps(asdict(request)).encode() + b"\n")
-            if connection.recv(1) != b"!":
-                return None
-        except OSError:
-            return None
-        _close_streams()
-        connection.settimeout(None)
-        is_told = False
 
         def end(*_: object) -> None:
             nonlocal is_told
@@ -127,11 +116,30 @@ def run_in_fork(
 
         # Java keeps the exit code of a process, by its id, until the streams of that process are closed, and gives it
         # to a later process that has the same id.  So we end after the fork, which has our streams, and with 0.
-        signal.signal(signal.SIGTERM, end)
+        before = signal.signal(signal.SIGTERM, end)
+        if not _is_answered(connection, server, request, streams):
+            signal.signal(signal.SIGTERM, before)
+            return 0 if is_told else None
+        _close_streams()
+        connection.settimeout(None)
+        if is_told:
+            end()  # the connection may not have been there yet
         code = connection.recv(_CODE_BYTES, socket.MSG_WAITALL)
     if is_told:
         return 0
     return int.from_bytes(code, signed=True) if len(code) == _CODE_BYTES else 1  # killed
+
+
+def _is_answered(connection: socket.socket, server: str, request: Request, streams: Sequence[int]) -> bool:
+    """Ask a server for a fork; return whether there is one now."""
+    connection.settimeout(_ANSWER_SECONDS)
+    try:
+        connection.connect(server)
+        socket.send_fds(connection, [b"?"], streams)
+        connection.sendall(json.dumps(asdict(request)).encode() + b"\n")
+        return connection.recv(1) == b"!"
+    except OSError:
+        return False
 
 
 def _close_streams() -> None:
