@@ -132,6 +132,8 @@ def test_bounds_say_just_what_the_condition_says(drawn: tuple[str, Callable[[tup
         ("2 * b.ts < 2 * a.ts + 19", 1000, Interval(None, 9_499)),
         ("(b.ts - a.ts) * -3 <= 3 * 2", 1000, Interval(-2_000, None)),
         ("ABS(2 * a.ts - b.ts * 2) <= 9", 1, Interval(-4, 4)),
+        ("b.ts <= a.ts + 1.5 * 2", 1000, Interval(None, 3_000)),
+        (f"b.ts{' * 1' * 60} <= a.ts", 1, Interval(None, 0)),  # in no more than a moment
     ],
 )
 def test_plain_numbers_count_in_the_columns_unit(sql: str, scale: int, expected: Interval) -> None:

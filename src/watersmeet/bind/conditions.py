@@ -82,16 +82,17 @@ def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputCo
     operand = test.operand.unnest()
     values = operand.expressions if isinstance(operand, exp.Tuple) else [operand]
     if len(columns) != len(values):
-        wanted = "one column" if len(values) == 1 else f"{len(values)} columns"
+        needed = "one column" if len(values) == 1 else f"{len(values)} columns"
         raise BindError(
-            f"IN needs a subquery with {wanted}, this one has {len(columns)}", position=position_of(test.select)
+            f"IN needs a subquery with {needed}, this one has {len(columns)}", position=position_of(test.select)
         )
-    pairs = [(scope.substitute(value), column.expression) for value, column in zip(values, columns, strict=True)]
-    equal: list[exp.Expr] = [exp.EQ(this=one, expression=other.copy()) for one, other in pairs]
-    if not test.negated:
-        return equal
-    nulls = [exp.or_(is_null(one), is_null(other)) for one, other in pairs]
-    return [exp.or_(same, null) for same, null in zip(equal, nulls, strict=True)]
+    terms: list[exp.Expr] = []
+    for value, column in zip(values, columns, strict=True):
+        wanted, found = scope.substitute(value), column.expression.copy()
+        equal = exp.EQ(this=wanted, expression=found)
+        either_null = exp.or_(is_null(wanted), is_null(found))
+        terms.append(exp.or_(equal, either_null) if test.negated else equal)
+    return terms
 
 
 def is_null(operand: exp.Expr) -> exp.Expr:

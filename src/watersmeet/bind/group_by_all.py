@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import is_aggregate, is_apart
+from watersmeet.bind.outputs import is_star
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
@@ -18,7 +19,7 @@ def with_keys(select: exp.Select) -> exp.Select:
     group = select.args.get("group")
     if group is None or not group.args.get("all"):
         return select
-    if (star := next((item for item in select.expressions if _is_star(item)), None)) is not None:
+    if (star := next((item for item in select.expressions if is_star(item)), None)) is not None:
         raise UnsupportedError(
             "GROUP BY ALL does not say which columns * stands for",
             hint="name them in the SELECT list",
@@ -32,10 +33,6 @@ def with_keys(select: exp.Select) -> exp.Select:
     grouped.set("expressions", keys)
     found.set("group", grouped if keys else None)
     return found
-
-
-def _is_star(item: exp.Expr) -> bool:
-    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 
 def _is_plain(item: exp.Expr) -> bool:

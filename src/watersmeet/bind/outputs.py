@@ -36,7 +36,7 @@ def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
     """Return the columns of a select; a repeated name becomes ``alias_column``."""
     found: list[tuple[str, str, exp.Expr]] = []
     for number, item in enumerate(select.expressions, 1):
-        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+        if is_star(item):
             found += _starred(item, scope)
             continue
         inner = item.this if isinstance(item, exp.Alias) else item
@@ -55,6 +55,11 @@ def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
         taken.add(unique.lower())
         columns.append(OutputColumn(unique, expression, name if unique != name else None))
     return columns
+
+
+def is_star(item: exp.Expr) -> bool:
+    """Whether an item of the SELECT list is ``*`` or ``alias.*``."""
+    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 
 def _starred(item: exp.Expr, scope: Scope) -> list[tuple[str, str, exp.Expr]]:

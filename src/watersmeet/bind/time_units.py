@@ -61,10 +61,10 @@ def unit_of(value: exp.Expr) -> TimeUnit | None:
 
 
 def with_numbers(expression: exp.Expr) -> exp.Expr:
-    """The resolved expression, which may change it: intervals beside whole-number times are numbers of their units.
+    """The resolved expression with numbers of their units in place of intervals beside whole-number times.
 
-    Raises ``BindError`` for a division by an interval, and for intervals beside other whole numbers, beside times that
-    count rows, compared with a time, and beside times of different units.
+    What is given is changed in place.  Raises ``BindError`` for a division by an interval, and for intervals beside
+    other whole numbers, beside times that count rows, compared with a time, and beside times of different units.
     """
     expression = expression.transform(_computed, copy=False)
     tests = [each for each in expression.find_all(exp.Between, *_COMPARISONS) if each.find(exp.Interval) is not None]
@@ -189,7 +189,8 @@ def _is_length(node: exp.Expr) -> bool:
         case exp.Div():
             return _is_length(node.this)
         case exp.Case() | exp.If() | exp.Coalesce() | exp.Greatest() | exp.Least():
-            return all(_is_length(each) for each in _branches(node))
+            branches = _branches(node)
+            return bool(branches) and all(_is_length(each) for each in branches)
     return False
 
 

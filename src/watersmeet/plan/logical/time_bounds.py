@@ -3,7 +3,7 @@
 A comparison between sums of event-time columns and constants bounds the distance of two times:
 
     r.ts BETWEEN l.ts - 10 AND l.ts + 5     implies   -10 <= r.ts - l.ts <= 5
-    2 * r.ts < 2 * l.ts + 19                implies   r.ts - l.ts <= 9                (times are integers)
+    2 * r.ts < 2 * l.ts + 19                implies   r.ts - l.ts <= 9              (times are integers)
     ABS(l.ts - r.ts) < 30                   implies   -29 <= r.ts - l.ts <= 29      (times are integers)
 
 ``Differences`` keeps such intervals for pairs of inputs and combines them: bounds on b - a and c - b imply a window
@@ -233,13 +233,19 @@ def _linear(node: exp.Expr, times: TimeColumns, number_scale: int) -> Linear | N
                 return None
             return left.plus(right, 1 if isinstance(node, exp.Add) else -1)
         case exp.Mul() if number_scale:
-            for one, other in ((node.this, node.expression), (node.expression, node.this)):
-                factor, value = _linear(one, times, 1), _linear(other, times, number_scale)
-                if factor is not None and not factor.times and value is not None:
-                    return value.scaled(factor.constant)
-            return None
+            left = _linear(node.this, times, number_scale)
+            right = _linear(node.expression, times, number_scale)
+            return None if left is None or right is None else _product(left, right, number_scale)
         case _:
             return None
+
+
+def _product(left: Linear, right: Linear, number_scale: int) -> Linear | None:
+    """Return the product of two sums, one of which is a whole number."""
+    for factor, value in ((left, right), (right, left)):
+        if not factor.times and factor.constant % number_scale == 0:
+            return value.scaled(factor.constant // number_scale)
+    return None
 
 
 def _tighter(pick: Callable[[Iterable[int]], int], left: int | None, right: int | None) -> int | None:
