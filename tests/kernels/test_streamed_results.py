@@ -18,7 +18,7 @@ from tests.kernels.models import STREAMS, cut, rows_of, shapes
 from tests.kernels.test_interval_properties import check
 from tests.support.reference import Kind
 from watersmeet.errors import WatersmeetError
-from watersmeet.kernels import api, interval_step
+from watersmeet.kernels import api
 from watersmeet.state import working_set
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -26,11 +26,9 @@ from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.runner import run_case
 
 CASES = Path(__file__).parent.parent / "cases"
-SLOW_PAGES = ("left", "right_full", "changelog", "residuals", "limits", "chains", "nested_joins", "windows", "sliding")
-PAGES = [
-    *("inner", "multi_way", "row_bounds"),
-    *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW_PAGES),
-]
+OFTEN = ("inner", "multi_way", "row_bounds", "changing", "best_rows", "final_aggregates", "asof")
+OTHERS = sorted({path.stem for path in CASES.glob("*.wmt")} - {*OFTEN})
+PAGES = [*OFTEN, *(pytest.param(page, marks=pytest.mark.slow) for page in OTHERS)]
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(api, "MANY_ROWS", 0)
     patched.setattr(api, "MANY_RESULTS", 0)
-    patched.setattr(interval_step, "_PAIRS_PER_ROW", 0)
+    patched.setattr(api, "PAIRS_PER_ROW", 0)
     patched.setattr(working_set, "_PIECE_ROWS", 2)
 
 
@@ -107,7 +105,7 @@ def test_pairs_of_a_table_in_pieces_are_the_same(kind: Kind, data: st.DataObject
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(api, "MANY_ROWS", 0)
         patched.setattr(api, "MANY_RESULTS", 0)
-        patched.setattr(interval_step, "_PAIRS_PER_ROW", 1_000_000)
+        patched.setattr(api, "PAIRS_PER_ROW", 1_000_000)
         shape = data.draw(shapes(kind))
         delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
         check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))

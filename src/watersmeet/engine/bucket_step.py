@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
@@ -25,9 +26,10 @@ from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, result_frames, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.engine.stages import stages
 from watersmeet.engine.step_times import bin_of
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import Changes, StepFrontiers, StepResult
+from watersmeet.kernels.api import StepFrontiers, StepResult, pieces_of
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import EVERY, Manifest, read_manifest, write_manifest
 from watersmeet.state.store import MemoryStore, Store
@@ -124,10 +126,9 @@ class OpenBucket:
     def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
         """Yield results, each with the number of its query; at the end add the ``others``."""
         most = self._max_step_bytes if self._spec.takes_pieces else None
-        self._log.batch = self._manifest.step + 1
+        self._log.begin_batch(self._manifest.step + 1)
         received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
-        for number, (piece, is_last) in enumerate(in_pieces(received, most, self._spec.retracted_by)):
-            self._log.piece = number
+        for piece, is_last in in_pieces(received, most, self._spec.retracted_by):
             yield from self._take_step(piece, others, is_last=is_last)
 
     def _take_step(
@@ -142,25 +143,66 @@ class OpenBucket:
         if is_last and self._bucket == spec.buckets[0]:  # once in a batch, when all its reports are there
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
+        side = [*late]
         working_set.max_bytes = self._max_bytes()
         values = working_set.values
         try:
             inputs = {number: values.keep(_STEP, table, spec.carried) for number, table in inputs.items()}
-            result = yield from _run_kernel(spec, manifest, working_set, inputs, frontiers)
-            manifest.next_rid += sum(table.num_rows for table in inputs.values())
-            # all buckets number their batches alike, however many steps each takes
-            manifest.step += is_last
-
-            apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
+            for stage in stages(frontiers, manifest.segments, spec.waiting, self._max_step_bytes):
+                result = yield from self._run_kernel(inputs, stage)
+                side += evicted_rows(spec, result)
+                inputs = {number: table.slice(0, 0) for number, table in inputs.items()}
         finally:
             values.forget(_STEP)
+        # all buckets number their batches alike, however many steps each takes
+        manifest.step += is_last
         working_set.move_to_disk(manifest.segments, spec.hot)
         if is_last:  # before, the frontier has not advanced, and rows stay that need not
             check_limit(spec, manifest, self._others_bytes())
-        self._evicted_bytes += result.evicted_bytes
-        side = [*late, *evicted_rows(spec, result)]
         others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, side)]
         self._step_times[bin_of(time.monotonic() - began)] += 1
+
+    def _run_kernel(
+        self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers
+    ) -> Generator[tuple[int, pa.Table], None, StepResult]:
+        """Run the kernel, unless there is nothing to do, and apply what it says to the state.
+
+        Yields the results, each with the number of its query.
+        """
+        spec, manifest, working_set = self._spec, self._manifest, self._working_set
+        if not self._is_due(inputs, frontiers):
+            return StepResult()
+        working_set.statistics = manifest.statistics
+        try:
+            with _kernel_errors(spec.name):
+                result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
+                for query, changes in enumerate([result.changes, *result.further]):
+                    pieces = () if changes is None else pieces_of(changes)
+                    for rows in (part for piece in pieces for part in working_set.values.pieces(piece)):
+                        manifest.count(f"{spec.name}.results", rows.num_rows)
+                        if spec.gives_matches:
+                            manifest.count(f"{spec.name}.matched", rows.num_rows)
+                        yield query, rows
+                # not before the results are taken: they may read the state
+                apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
+        finally:
+            working_set.release()
+        manifest.next_rid += sum(table.num_rows for table in inputs.values())
+        if result.statistics is not None:
+            manifest.statistics = result.statistics
+        for name, by in result.counters.items():
+            manifest.count(f"{spec.name}.{name}", by)
+        self._evicted_bytes += result.evicted_bytes
+        return result
+
+    def _is_due(self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers) -> bool:
+        """Return whether the kernel has something to do: there are rows, a frontier has advanced, or rows must go."""
+        manifest, working_set = self._manifest, self._working_set
+        is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
+        is_new = any(rows.num_rows for rows in inputs.values()) or _has_advanced(self._spec, frontiers)
+        # other buckets may hold more now, so that this one must hold less
+        is_over = working_set.max_bytes is not None and manifest.nbytes > working_set.max_bytes
+        return is_first or is_new or is_over
 
     def advanced(self) -> list[Frame]:
         """Return marks with the operator's frontier if it has advanced since the last call."""
@@ -207,46 +249,18 @@ def first_manifest(spec: OperatorSpec, bucket: int) -> Manifest:
     return _read_manifest(spec, bucket, MemoryStore())
 
 
-def _run_kernel(
-    spec: OperatorSpec,
-    manifest: Manifest,
-    working_set: WorkingSet,
-    inputs: Mapping[int, pa.Table],
-    frontiers: StepFrontiers,
-) -> Generator[tuple[int, pa.Table], None, StepResult]:
-    """Run the kernel, unless the step brings nothing and there is no row to evict, and add up its counters.
-
-    Yields the results, each with the number of its query, and returns what else the kernel says.
-    """
-    working_set.statistics = manifest.statistics
-    is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
-    is_new = any(rows.num_rows for rows in inputs.values()) or _has_advanced(spec, frontiers)
-    # other buckets may hold more now, so that this one must hold less
-    is_over = working_set.max_bytes is not None and manifest.nbytes > working_set.max_bytes
-    if not (is_first or is_new or is_over):
-        return StepResult()
+@contextmanager
+def _kernel_errors(operator: str) -> Iterator[None]:
+    """Raise what DuckDB raises while a kernel runs as an error of the query."""
     try:
-        result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
-        for query, changes in enumerate([result.changes, *result.further]):
-            for rows in (part for piece in _pieces(changes) for part in working_set.values.pieces(piece)):
-                manifest.count(f"{spec.name}.results", rows.num_rows)
-                if spec.gives_matches:
-                    manifest.count(f"{spec.name}.matched", rows.num_rows)
-                yield query, rows
+        yield
     except duckdb.OutOfMemoryException as error:
         raise LimitError(
-            f"a batch of {spec.name} needs more memory than a worker has: {str(error).splitlines()[0]}",
+            f"a batch of {operator} needs more memory than a worker has: {str(error).splitlines()[0]}",
             hint="raise worker_memory, or make batches smaller, and resume; nothing was lost",
         ) from None
     except EVALUATION_ERRORS as error:
-        raise cannot_evaluate(spec.name, error) from None
-    finally:
-        working_set.release()
-    if result.statistics is not None:
-        manifest.statistics = result.statistics
-    for name, by in result.counters.items():
-        manifest.count(f"{spec.name}.{name}", by)
-    return result
+        raise cannot_evaluate(operator, error) from None
 
 
 def _fitting(frames: Iterable[Frame], operator: str, max_step_bytes: int | None) -> Iterator[Frame]:
@@ -260,7 +274,7 @@ def _fitting(frames: Iterable[Frame], operator: str, max_step_bytes: int | None)
             raise LimitError(
                 f"a row of {len(frame.payload):,} bytes came to {operator}, where a worker with this memory takes rows "
                 f"of at most {most:,}",
-                hint="raise worker_memory (a row may have 15% of what it has beyond 160 MB), or leave the large "
+                hint="raise worker_memory (a row may have 15% of what it has beyond 200 MB), or leave the large "
                 "column out of the query, and resume; nothing was lost",
             )
         yield frame
@@ -270,12 +284,3 @@ def _has_advanced(spec: OperatorSpec, frontiers: StepFrontiers) -> bool:
     """Return whether a frontier by which rows become final has advanced."""
     own = zip(spec.inputs, frontiers.inputs_before, frontiers.inputs, strict=True)
     return frontiers.before != frontiers.after or any(each.late_by_own and was != now for each, was, now in own)
-
-
-def _pieces(changes: Changes | None) -> Iterator[pa.Table]:
-    if changes is None:
-        return
-    if isinstance(changes, pa.Table):
-        yield changes
-    else:
-        yield from changes

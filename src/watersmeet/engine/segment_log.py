@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +12,11 @@ import pyarrow.compute as pc
 from watersmeet.columns import RID, TIME
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import NEVER, StepResult
+from watersmeet.kernels.api import NEVER, Rows, StepResult
 from watersmeet.state.compaction_plan import plan_merges
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import Manifest
+from watersmeet.state.mapped_file import MappedFile, mapped_batches
 from watersmeet.state.segments import Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import Store
 from watersmeet.state.working_set import WorkingSet
@@ -24,7 +26,7 @@ from watersmeet.state.working_set import WorkingSet
 class SegmentLog:
     """A bucket's segments in all places that hold them: manifest, store, working set, and copies on local disk.
 
-    ``batch`` is the number of the batch, which all steps of it share, and ``piece`` the number of a step within it.
+    Segments are named by their ``batch``, and by the ``step`` of it that wrote them: a batch may take several.
     """
 
     manifest: Manifest
@@ -32,7 +34,11 @@ class SegmentLog:
     working_set: WorkingSet
     copies: LocalCopies | None
     batch: int = 0
-    piece: int = 0
+    step: int = 0
+
+    def begin_batch(self, number: int) -> None:
+        """Number the steps of a batch from 0 on."""
+        self.batch, self.step = number, 0
 
     def load(self, segment: Segment) -> pa.Table:
         """Read a segment that the working set lacks, from a local copy if there is one."""
@@ -42,7 +48,7 @@ class SegmentLog:
     def add(self, relation: str, rows: pa.Table) -> None:
         """Write rows (at least one), of which large values may be kept by the working set, as a segment."""
         rows = self.working_set.values.whole(rows)
-        step = f"{self.batch}.{self.piece}" if self.piece else str(self.batch)
+        step = f"{self.batch}.{self.step}" if self.step else str(self.batch)
         segment = write_segment(self.store, step, relation, rows)
         self.manifest.segments.append(segment)
         self.working_set.add(segment, rows)
@@ -59,20 +65,53 @@ class SegmentLog:
 
 
 def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_step_bytes: int | None = None) -> None:
-    """Drop segments that are expired or replaced, add the new rows, and merge small segments.
+    """Drop segments that are expired or replaced, add the new rows, and merge small segments: the end of a step.
 
-    ``width`` is the kernel's partition width; no merge reads more than ``max_step_bytes`` at once.
+    ``width`` is the kernel's partition width.  Nothing holds more than ``max_step_bytes`` of stored rows at once.
     """
+    # these may read what they replace
+    replacing = {relation: list(_set_aside(rows, max_step_bytes)) for relation, rows in result.replace.items()}
     for segment in list(log.manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
             log.drop(segment)
     for relation, gone in result.evict.items():
         _remove_rows(log, relation, gone)
-    for relation, rows in (*result.replace.items(), *result.store.items()):
-        for piece in split_by_time(rows, width):
-            log.add(relation, piece)
+    for relation, parts in replacing.items():
+        for part, file in parts:
+            _add(log, relation, part, width)
+            if file is not None:
+                file.release()
+    for relation, rows in result.store.items():
+        _add(log, relation, rows, width)
     for group in plan_merges(log.manifest.segments, width, max_step_bytes):
         _merge(log, group, result.forget.get(group[0].relation, NEVER))
+    log.step += 1
+
+
+def _set_aside(rows: Rows, max_bytes: int | None) -> Iterator[tuple[pa.Table, MappedFile | None]]:
+    """Yield rows as they are, or those that are made piece by piece as tables in files, each of about ``max_bytes``."""
+    if isinstance(rows, pa.Table):
+        yield rows, None
+        return
+    for first in rows:
+        file, table = mapped_batches(_up_to(chain([first], rows), max_bytes), first.schema)
+        file.release()
+        yield table, file
+
+
+def _up_to(pieces: Iterable[pa.Table], max_bytes: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of pieces until they have so many bytes (None: all)."""
+    taken = 0
+    for piece in pieces:
+        yield from piece.to_batches()
+        taken += piece.nbytes
+        if max_bytes is not None and taken >= max_bytes:
+            return
+
+
+def _add(log: SegmentLog, relation: str, rows: pa.Table, width: int | None) -> None:
+    for piece in split_by_time(rows, width):
+        log.add(relation, piece)
 
 
 def _merge(log: SegmentLog, group: Sequence[Segment], past: int) -> None:

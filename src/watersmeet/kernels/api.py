@@ -20,14 +20,18 @@ if TYPE_CHECKING:  # a script is parsed without them: an error of syntax comes s
     import duckdb
     import pyarrow as pa
 
+    from watersmeet.kernels.step_tables import StepTables
+
 #: The ends of internal event time: nothing reported yet, and end of input.
 NEVER = -(2**63)
 FOREVER = 2**63 - 1
 
-#: From this many new rows on, the results of a step are made piece by piece: a hot key may have any number of them.
+#: From this many rows on, what a step makes of them is made piece by piece: a hot key may have any number of results.
 MANY_ROWS = 4_096
-#: So many results of fewer new rows are made at once; if there are more, they are made again, piece by piece.
+#: So many results of fewer rows are made at once; if there are more, they are made again, piece by piece.
 MANY_RESULTS = 65_536
+#: So many pairs for each new row are kept, beside MANY_ROWS.
+PAIRS_PER_ROW = 16
 
 #: Suffix of a relation that lists, by ``$rid``, the rows of another relation that were retracted or replaced.
 GONE = "_gone"
@@ -141,6 +145,10 @@ class StateView(Protocol):
         """The DuckDB connection that holds the rows."""
 
     @property
+    def tables(self) -> StepTables:
+        """Temporary tables, which are dropped when the step ends: what is made in pieces may read them until then."""
+
+    @property
     def statistics(self) -> Mapping[str, Any]:
         """What the kernel last stored as ``StepResult.statistics``; empty before it has."""
 
@@ -165,6 +173,9 @@ class StateView(Protocol):
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``."""
+
+    def parts(self, relation: str) -> list[str]:
+        """Return SQL for all stored rows, divided into parts of which each has few megabytes, or one segment."""
 
     def few_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> list[pa.Table] | None:
         """Return what ``scan`` does as Arrow tables; None if some of these rows may be in large segments."""
@@ -192,6 +203,9 @@ class StateView(Protocol):
 
     def stored_bytes(self, relation: str, low: int) -> int:
         """Return what a relation takes in segments that hold rows with ``$t >= low`` (kernels/row_bytes.py)."""
+
+    def most_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> int:
+        """Return how many rows ``scan`` returns at most: it costs nothing, as no row is read."""
 
     def count(self, relation: str, low: int) -> int:
         """Return how many stored rows of a relation have ``$t >= low``."""
@@ -224,28 +238,66 @@ class Evicted:
     rows: pa.Table
 
 
-Changes: TypeAlias = "pa.Table | Iterator[pa.Table]"
+#: Rows that are there, or that are made piece by piece when they are taken.
+Rows: TypeAlias = "pa.Table | Iterator[pa.Table]"
 
 
-def made(state: StateView, sql: str, new_rows: int, *, joins_as_written: bool = False) -> Changes:
-    """Return the results of a step with so many new rows, in pieces if they are or may be many."""
-    if new_rows < MANY_ROWS:
+def made(state: StateView, sql: str, of_rows: int, *, joins_as_written: bool = False) -> Rows:
+    """Return the rows of a query over so many new and stored rows, in pieces if they are or may be many."""
+    if of_rows < MANY_ROWS:
         rows = state.query(f"{sql} LIMIT {MANY_RESULTS}", joins_as_written=joins_as_written)
         if rows.num_rows < MANY_RESULTS:
             return rows
     return state.stream(sql, joins_as_written=joins_as_written)
 
 
-def followed_by(changes: Changes, rows: pa.Table) -> Changes:
-    """Return results with more rows, of the same columns, at their end."""
-    return chain([changes] if hasattr(changes, "schema") else changes, [rows])
+def in_one_table(state: StateView, sql: str, of_rows: int, most: int | None = None) -> str:
+    """Return where the rows of a query over so many rows can be read from: a table of the step, if they are many.
+
+    More than ``most`` are not kept, but made each time that they are read.
+
+    DuckDB reads each part of a UNION in a pipeline of its own.  Above it, each pipeline has buffers of its own for what
+    is grouped, sorted or hashed, all of them until the last has ended: some megabytes for each segment.
+    """
+    if of_rows < MANY_ROWS:
+        return f"({sql})"
+    name, rows = state.tables.add(sql if most is None else f"{sql} LIMIT {most}")
+    if most is None or rows < most:
+        return name
+    state.tables.drop(name)
+    return f"({sql})"
+
+
+def made_in_turn(state: StateView, selects: Sequence[str], of_rows: int, *, joins_as_written: bool = False) -> Rows:
+    """Return the rows of several queries; those of many rows run one after the other.
+
+    DuckDB builds the hash tables of all parts of a UNION before it reads the first.
+    """
+    if of_rows < MANY_ROWS:
+        return made(state, " UNION ALL ".join(selects), of_rows, joins_as_written=joins_as_written)
+    return followed_by(*(made(state, each, of_rows, joins_as_written=joins_as_written) for each in selects))
+
+
+def most_kept(new_rows: int) -> int:
+    """Return how many pairs of so many new rows are kept as a table; more are made each time that they are read."""
+    return MANY_RESULTS if new_rows < MANY_ROWS else MANY_ROWS + PAIRS_PER_ROW * new_rows
+
+
+def pieces_of(rows: Rows) -> Iterator[pa.Table]:
+    """Yield rows as they are made."""
+    return iter([rows]) if hasattr(rows, "schema") else rows
+
+
+def followed_by(*parts: Rows) -> Rows:
+    """Return rows of the same columns, one part after the other."""
+    return chain.from_iterable(map(pieces_of, parts))
 
 
 @dataclass(slots=True)
 class StepResult:
     """The result of one step.
 
-    - ``changes``: rows to emit, with a ``$w`` column in a changelog; in pieces, if they are made when they are taken.
+    - ``changes``: rows to emit, with a ``$w`` column in a changelog.
     - ``further``: rows to emit for each further query that the operator serves, in their order.
     - ``store``: rows to add to the state, by relation.
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
@@ -258,11 +310,11 @@ class StepResult:
       on it.  Numbers under ``gauges`` are reported with the counters.
     """
 
-    changes: Changes | None = None
-    further: list[Changes] = field(default_factory=list)
+    changes: Rows | None = None
+    further: list[Rows] = field(default_factory=list)
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
-    replace: dict[str, pa.Table] = field(default_factory=dict)
+    replace: dict[str, Rows] = field(default_factory=dict)
     evict: dict[str, pa.Table] = field(default_factory=dict)
     evicted: list[Evicted] = field(default_factory=list)
     evicted_bytes: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -22,9 +22,6 @@ from watersmeet.kernels.api import (
 from watersmeet.kernels.few_matches import FewMatches
 from watersmeet.kernels.match import WindowMatch, marks_of, number_rows
 
-#: So many pairs for each new row are kept in a table, beside api.MANY_ROWS.
-_PAIRS_PER_ROW = 16
-
 
 def run(
     match: WindowMatch,
@@ -35,13 +32,13 @@ def run(
     inputs: Mapping[int, pa.Table],
     frontiers: StepFrontiers,
     first_rid: int,
-    whole: bool = False,
+    order: Sequence[tuple[str, bool]] = (),
     keeps_ids: bool = False,
 ) -> StepResult:
     """Join the new rows of both sides, none of them late, with each other and with stored rows.
 
-    With ``whole``, results come as one table, however many they are.  With ``keeps_ids``, all rows are stored with
-    their ids; otherwise only rows of sides that track matches are.
+    Results come in an ``order`` of their columns, each of which may descend, if there is one.  With ``keeps_ids``, all
+    rows are stored with their ids; otherwise only rows of sides that track matches are.
     """
     new, next_rid = {}, first_rid
     for side in match.numbered:
@@ -52,11 +49,8 @@ def run(
         rows = state.register(new[Side.LEFT])
         passing = state.register(state.query(f"SELECT * FROM {rows} AS l WHERE {match.passing}"))
         new[Side.LEFT] = state.query(f"SELECT * FROM {rows} AS l WHERE NOT {match.passing}")
-    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing, whole, keeps_ids)
-    try:
-        return step.run_pairs() if match.kind.pairs else step.run_alone()
-    finally:
-        step.close()
+    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing, order, keeps_ids)
+    return step.run_pairs() if match.kind.pairs else step.run_alone()
 
 
 @dataclass(slots=True)
@@ -71,52 +65,38 @@ class _Step:
     first_rid: int
     new: dict[Side, pa.Table]
     passing: str | None = None  # new left rows that are results whatever their partners; they are not among ``new``
-    whole: bool = False
+    order: Sequence[tuple[str, bool]] = ()
     keeps_ids: bool = False
     result: StepResult = field(default_factory=StepResult)
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
     matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
     few: FewMatches | None = None  # what was found, in Arrow, if it is little
-    temporary: list[str] = field(default_factory=list)  # those of them to drop
     numbers: str | None = None  # a table with the numbers of this step: see ``number``
 
     def __post_init__(self) -> None:
         for side in Side:
             self.result.forget[side.value] = self.result.forget[marks_of(side)] = self.closed(side)
 
-    def close(self) -> None:
-        while self.temporary:
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {self.temporary.pop()}")
-
     # -- joins that emit pairs: inner, left, right, full ----------------------------------------------------------
 
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
-        is_large = False
         if not tracked:
-            sql = self.pairs(ids=False)
-            self.result.changes = self.state.query(sql) if self.whole else api.made(self.state, sql, self.new_rows)
+            self.result.changes = self.emitted([self.pairs(ids=False)], self.new_rows)
         else:
             # with many rows of one key, pairs may be any number: then they are not kept, but made a second time
-            most = None if self.whole or not self.match.keys else _most_pairs(self.new_rows)
+            most = api.most_kept(self.new_rows) if self.match.keys else None
             if self.make_pairs(self.pairs(ids=True), tracked, most):
                 names = ", ".join(quote(name) for name in self.match.output)
                 pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM {self.matches[tracked[0]]}"
-                is_large = not self.whole and self.result.counters["matched"] >= api.MANY_RESULTS
-                if is_large:
-                    self.result.changes = self.taken(self.state.stream(pairs), self.mark_and_pad(tracked))
-                else:
-                    self.result.changes = self.mark_and_pad(tracked, pairs)
             else:
+                pairs = self.pairs(ids=False)
                 self.find_matches(tracked)
-                self.result.changes = self.count_pairs(
-                    self.state.stream(self.pairs(ids=False)), self.mark_and_pad(tracked)
-                )
+                self.result.counters["matched"] = self.count(pairs)
+            self.result.changes = self.mark_and_pad(tracked, pairs)
         for side in Side:
             self.store(side)
-        if is_large:
-            self.temporary.clear()  # the table goes when its rows have been taken
         return self.result
 
     def make_pairs(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
@@ -134,17 +114,16 @@ class _Step:
             if most is not None:  # it is MANY_RESULTS in a small step
                 return False
         limit = "" if most is None else f" LIMIT {most}"
-        found = self.state.connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS {sql}{limit}").fetchall()
-        self.matches, self.temporary = dict.fromkeys(tracked, "pairs"), ["pairs"]
-        ((matched,),) = found
+        matched = self.state.tables.make("pairs", f"{sql}{limit}")
         if matched == most:
+            self.state.tables.drop("pairs")
             return False
+        self.matches = dict.fromkeys(tracked, "pairs")
         self.result.counters["matched"] = matched
         return True
 
     def find_matches(self, tracked: list[Side]) -> None:
         """Make tables of the rows with a partner in place of the table of pairs."""
-        self.close()
         for side in tracked:
             selects = []
             for left, right, condition in self.joins():
@@ -154,33 +133,33 @@ class _Step:
                     f"SEMI JOIN {rows[side.other]} AS {side.other.alias} ON {condition}"
                 )
             self.matches[side] = f"{side.alias}_matches"
-            self.temporary.append(self.matches[side])
-            self.state.connection.execute(f"CREATE TEMP TABLE {self.matches[side]} AS {' UNION ALL '.join(selects)}")
+            self.state.tables.make(self.matches[side], " UNION ALL ".join(selects))
 
-    def mark_and_pad(self, tracked: list[Side], *pairs: str) -> pa.Table:
-        """Mark what has matched; return padded rows, after the ``pairs``."""
+    def count(self, rows: str) -> int:
+        """Return how many rows a query has."""
+        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()
+        return int(found)
+
+    def emitted(self, selects: Sequence[str], of_rows: int) -> api.Rows:
+        """Return the results of some queries over so many rows, in their order if they have one."""
+        sql = " UNION ALL ".join(selects)
+        if self.order:
+            sql = f"SELECT * FROM ({sql}) ORDER BY {api.order_sql(self.order)}"
+        return api.made(self.state, sql, of_rows)
+
+    def mark_and_pad(self, tracked: list[Side], pairs: str) -> api.Rows:
+        """Mark what has matched; return pairs and padded rows."""
         for side in tracked:
             self.result.store[marks_of(side)] = self.new_marks(side)
         if self.few is not None and self.emit is EmitMode.FINAL and (padded := self.few.padded(tracked)) is not None:
-            return pa.concat_tables([self.few.found.select(list(self.match.output)), *padded])
-        changes = [*pairs, *(select for side in tracked for select in self.padding(side))]
-        return self.state.query(" UNION ALL ".join(changes))
+            rows = pa.concat_tables([self.few.found.select(list(self.match.output)), *padded])
+            return self.emitted([f"SELECT * FROM {self.state.register(rows)}"], rows.num_rows) if self.order else rows
+        of_rows = self.new_rows + self.result.counters["matched"] + sum(map(self.most_due, tracked))
+        return self.emitted([pairs, *(select for side in tracked for select in self.padding(side))], of_rows)
 
-    def taken(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
-        """Yield the rows of the table of pairs and drop it, then the rest."""
-        try:
-            yield from pairs
-        finally:
-            self.state.connection.execute("DROP TABLE IF EXISTS pairs")
-        yield rest
-
-    def count_pairs(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
-        """Yield the pairs and count them, then the rest."""
-        self.result.counters["matched"] = 0
-        for piece in pairs:
-            self.result.counters["matched"] += piece.num_rows
-            yield piece
-        yield rest
+    def most_due(self, side: Side) -> int:
+        """Return how many stored rows of a side become final in this step, at most."""
+        return self.state.most_rows(side.value, *self.match.due_times(side, self.frontiers))
 
     def pairs(self, *, ids: bool) -> str:
         """Return SQL for new pairs; with ``ids``, also row ids and whether a stored row had a partner on arrival."""
@@ -279,7 +258,7 @@ class _Step:
             select(self.fresh(Side.LEFT), f"{final} AND NOT {new_matched}", "1", matched=False)
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1", matched=False)
-        self.result.changes = self.state.query(" UNION ALL ".join(changes))
+        self.result.changes = self.emitted(changes, self.new_rows + self.most_due(Side.LEFT))
         self.result.store[marks_of(Side.LEFT)] = self.new_marks(Side.LEFT)
         for side in Side:
             self.store(side)
@@ -422,10 +401,6 @@ class _Step:
         if self.few is not None:
             return self.few.ids(side)
         return self.state.query(f"SELECT DISTINCT {side.alias}id FROM ({self.matched_new(side)})").column(0)
-
-
-def _most_pairs(new_rows: int) -> int:
-    return api.MANY_RESULTS if new_rows < api.MANY_ROWS else api.MANY_ROWS + _PAIRS_PER_ROW * new_rows
 
 
 def padded_sql(match: WindowMatch, side: Side, relation: str, where: str, *, other: str, weights: str = "") -> str:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, made, quote
 from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import Key, SideColumns
 from watersmeet.lookup.cache import Clock, LookupCache, cache_of
@@ -88,7 +88,7 @@ class LookupJoin:
         keys = self._keys(state, left, inputs[0].schema)
         answer = look_up(keys, self.source, self.retry, self._cache(), self.clock)
         found = state.register(answer.rows.rename_columns(list(self.names)))
-        changes = state.query(self._join_sql(left, found))
+        changes = made(state, self._join_sql(left, found), inputs[0].num_rows)
         counters = (answer.hits, answer.misses, answer.queries, answer.fetched, self._failed(state, left, answer))
         return StepResult(changes=changes, counters=dict(zip(COUNTERS, counters, strict=True)))
 

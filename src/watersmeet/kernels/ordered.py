@@ -22,8 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, order_sql, quote
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, in_one_table, made, order_sql, quote
 from watersmeet.kernels.homes import Homes
+
+WAITING = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +52,24 @@ class OrderedEmit:
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the rows whose time is not final."""
-        return {"rows": frontier}
+        return {WAITING: frontier}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Emit what has become final, in order; store the rest."""
         rows = inputs[0]
-        stored = state.scan("rows", frontiers.before, frontiers.after - 1)
+        stored = state.scan(WAITING, frontiers.before, frontiers.after - 1)
         if stored is None and is_sorted(rows, [(TIME, False), *self.ties]):
             is_due = pc.less(rows[TIME], frontiers.after)
             changes = rows.filter(is_due).select([TIME if name == self.time else name for name in self.output])
             return StepResult(
                 changes=changes.rename_columns(list(self.output)),
-                store={"rows": rows.filter(pc.invert(is_due))},
-                forget={"rows": frontiers.after},
+                store={WAITING: rows.filter(pc.invert(is_due))},
+                forget={WAITING: frontiers.after},
             )
         new = state.register(rows)
+        most = rows.num_rows + state.most_rows(WAITING, frontiers.before, frontiers.after - 1)
         due = f"SELECT * FROM {new} WHERE {quote(TIME)} IS NULL OR {quote(TIME)} < {frontiers.after}"
         if stored is not None:
             due += f" UNION ALL BY NAME SELECT * FROM {stored}"
@@ -75,9 +78,9 @@ class OrderedEmit:
         )
         order = order_sql([(TIME, False), *self.ties])
         return StepResult(
-            changes=state.query(f"SELECT {columns} FROM ({due}) ORDER BY {order}"),
-            store={"rows": state.query(f"SELECT * FROM {new} WHERE {quote(TIME)} >= {frontiers.after}")},
-            forget={"rows": frontiers.after},
+            changes=made(state, f"SELECT {columns} FROM {in_one_table(state, due, most)} ORDER BY {order}", most),
+            store={WAITING: state.query(f"SELECT * FROM {new} WHERE {quote(TIME)} >= {frontiers.after}")},
+            forget={WAITING: frontiers.after},
         )
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, in_one_table, made, quote
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import number_rows
@@ -66,15 +66,16 @@ class Sessions:
         columns = ", ".join((*(quote(name) for name, _, _ in self.keys), *self._kept, rid, time))
         if (held := stored.live()) is not None:
             parts.append(f"SELECT {columns} FROM {held}")
-        due = f"SELECT * FROM ({self._with_bounds(' UNION ALL '.join(parts))}) WHERE e < {frontiers.after}"
-        emitted = state.register(state.query(due))
+        rows = in_one_table(state, " UNION ALL ".join(parts), inputs[0].num_rows + state.most_rows(_ROWS))
+        due = f"SELECT * FROM ({self._with_bounds(rows)}) WHERE e < {frontiers.after}"
+        ended = state.tables.make("ended", due)
         items = [f"{kept} AS {quote(name)}" for kept, (name, _) in zip(self._kept, self.output, strict=True)]
         items += [f"{sql} AS {quote(name)}" for name, sql, _ in self.bounds]
-        result.changes = state.query(f"SELECT {', '.join(items)} FROM {emitted}")
-        gone = f"SELECT {rid} FROM {emitted}"
+        result.changes = made(state, f"SELECT {', '.join(items)} FROM ended", ended)
+        gone = f"SELECT {rid} FROM ended"
         result.store[stored.relation] = state.query(f"SELECT * FROM {new} WHERE {rid} NOT IN ({gone})")
         result.store[stored.gone] = state.query(
-            f"SELECT {rid}, {time} FROM {emitted} WHERE {rid} NOT IN (SELECT {rid} FROM {new})"
+            f"SELECT {rid}, {time} FROM ended WHERE {rid} NOT IN (SELECT {rid} FROM {new})"
         )
         stored.rewrite_if_due(result, "TRUE")
         return result
@@ -98,6 +99,6 @@ class Sessions:
         partition = f"PARTITION BY {by} " if by else ""
         in_order = f"OVER ({partition}ORDER BY {time}, {quote(RID)})"
         begins = f"CASE WHEN {time} - lag({time}) {in_order} <= {self.gap} THEN 0 ELSE 1 END AS begins"
-        numbered = f"SELECT *, sum(begins) {in_order} AS number FROM (SELECT *, {begins} FROM ({rows}))"
+        numbered = f"SELECT *, sum(begins) {in_order} AS number FROM (SELECT *, {begins} FROM {rows})"
         session = f"OVER (PARTITION BY {', '.join((by, 'number') if by else ('number',))})"
         return f"SELECT *, min({time}) {session} AS s, max({time}) {session} + {self.gap} AS e FROM ({numbered})"

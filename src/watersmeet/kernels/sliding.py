@@ -35,12 +35,12 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.kernels import interval_step
-from watersmeet.kernels.api import FOREVER, EmitMode, Side, StateView, StepFrontiers, StepResult, order_sql
+from watersmeet.kernels.api import FOREVER, EmitMode, Side, StateView, StepFrontiers, StepResult
 from watersmeet.kernels.homes import ByKey, Homes
 from watersmeet.kernels.interval import homes_of_sides
 from watersmeet.kernels.match import WindowMatch, fields_of
 
-_WAITING = "waiting"
+WAITING = "waiting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +79,12 @@ class SlidingJoin:
     @property
     def homes(self) -> Homes | None:
         """The waiting probe rows, build rows, and the marks of those that found a partner."""
-        return {**homes_of_sides(), _WAITING: ByKey(self.probe.index)}
+        return {**homes_of_sides(), WAITING: ByKey(self.probe.index)}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the waiting probe rows, and build rows from the time at which one may still be probed."""
         build = self.probe.other
-        live = {self.probe: (_WAITING, frontier), build: (build.value, self.match.closed_before(build, frontier))}
+        live = {self.probe: (WAITING, frontier), build: (build.value, self.match.closed_before(build, frontier))}
         return dict(live[side] for side in Side)
 
     def step(
@@ -95,7 +95,7 @@ class SlidingJoin:
         new = inputs[self.probe.index]
         waits = pc.fill_null(pc.greater_equal(new[TIME], pa.scalar(after, pa.int64())), False)
         due = new.filter(pc.invert(waits))
-        if (waited := state.scan(_WAITING, before, after - 1)) is not None:
+        if (waited := state.scan(WAITING, before, after - 1)) is not None:
             stored = state.query(f"SELECT * FROM {waited}")
             due = pa.concat_tables([due, stored.select(due.column_names).cast(due.schema)])
         result = interval_step.run(
@@ -106,16 +106,11 @@ class SlidingJoin:
             inputs={self.probe.index: due, self.probe.other.index: inputs[self.probe.other.index]},
             frontiers=frontiers,
             first_rid=first_rid,
-            whole=bool(self.order),
+            order=self.order,
         )
-        if self.order:
-            assert result.changes is not None
-            result.changes = state.query(
-                f"SELECT * FROM {state.register(result.changes)} ORDER BY {order_sql(self.order)}"
-            )
         del result.store[self.probe.value]
-        result.store[_WAITING] = new.filter(waits)
-        result.forget[_WAITING] = after
+        result.store[WAITING] = new.filter(waits)
+        result.forget[WAITING] = after
         return result
 
 

@@ -1,7 +1,8 @@
-"""The temporary tables of one step: made as the step goes on, and dropped at its end, even if it fails."""
+"""Temporary tables of one step: made as the step goes on, and dropped at its end, even if it fails."""
 
 from __future__ import annotations
 
+import itertools
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,21 +12,36 @@ if TYPE_CHECKING:
     import duckdb
 
 
+_numbers = itertools.count()
+
+
 class StepTables:
-    """Tables of DuckDB by name; ``with StepTables(connection) as tables`` drops those that were made in it."""
+    """Tables of DuckDB by name.
+
+    Those of ``StateView.tables`` stay until the step ends; ``with StepTables(connection) as tables`` drops its own.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._made: set[str] = set()
 
-    def make(self, name: str, sql: str) -> None:
-        """Make a table of the rows of a query."""
+    def make(self, name: str, sql: str) -> int:
+        """Make a table of the rows of a query; return how many they are."""
         self._made.add(name)
-        self._connection.execute(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
+        return self._created(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
 
-    def remake(self, name: str, sql: str) -> None:
-        """Replace a table by the rows of a query, which may read it."""
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quote(name)} AS {sql}")
+    def add(self, sql: str) -> tuple[str, int]:
+        """Make a table under a name of its own; return the name, and how many rows there are."""
+        name = f"step_table_{next(_numbers)}"
+        return name, self.make(name, sql)
+
+    def remake(self, name: str, sql: str) -> int:
+        """Replace a table by the rows of a query, which may read it; return how many they are."""
+        return self._created(f"CREATE OR REPLACE TEMP TABLE {quote(name)} AS {sql}")
+
+    def _created(self, sql: str) -> int:
+        ((rows,),) = self._connection.execute(sql).fetchall()
+        return int(rows)
 
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
@@ -41,5 +57,9 @@ class StepTables:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.drop_all()
+
+    def drop_all(self) -> None:
+        """Drop all tables that were made."""
         for name in list(self._made):
             self.drop(name)

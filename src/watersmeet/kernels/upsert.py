@@ -19,12 +19,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
-from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, made, quote
 from watersmeet.kernels.changelog.newest import OLD, OLD_THERE, SAME, THERE, Newest, passed_tombstones
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import number_rows
-from watersmeet.kernels.step_tables import StepTables
 
 _ROWS = "rows"
 
@@ -58,26 +57,22 @@ class Upsert:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Emit the rows that hold now, and retract those that they replace."""
-        with StepTables(state.connection) as tables:
-            changes = number_rows(inputs[0], first_rid)
-            return self._applied(StoredRows(state, _ROWS), tables, changes, frontiers)
-
-    def _applied(
-        self, stored: StoredRows, tables: StepTables, changes: pa.Table, frontiers: StepFrontiers
-    ) -> StepResult:
-        result = StepResult()
+        stored, result = StoredRows(state, _ROWS), StepResult()
+        changes = number_rows(inputs[0], first_rid)
         emitted = tuple(TIME if name == self.time else name for name in self.output)
-        result.counters = self.newest.find(stored, tables, changes, emitted, "winning")
+        result.counters = self.newest.find(stored, changes, emitted, "winning")
         differs = f"NOT {quote(SAME)}"
         went = f"SELECT {quote(OLD)} FROM winning WHERE {quote(OLD_THERE)} AND {differs}"
-        result.changes = stored.state.query(
+        result.changes = made(
+            state,
             f"{self._results('winning_current', -1)} WHERE {quote(RID)} IN ({went}) UNION ALL "
-            f"{self._results('winning', 1)} WHERE {quote(THERE)} AND {differs}"
+            f"{self._results('winning', 1)} WHERE {quote(THERE)} AND {differs}",
+            changes.num_rows,
         )
         columns = dict.fromkeys((RID, ID, TIME, THERE, *self.newest.stored, *emitted))
         result.store = {
-            stored.relation: stored.state.query(f"SELECT {', '.join(map(quote, columns))} FROM winning"),
-            stored.gone: stored.state.query(
+            stored.relation: state.query(f"SELECT {', '.join(map(quote, columns))} FROM winning"),
+            stored.gone: state.query(
                 f"SELECT {quote(OLD)} AS {quote(RID)}, {quote(TIME)} FROM winning WHERE {quote(OLD)} IS NOT NULL"
             ),
         }

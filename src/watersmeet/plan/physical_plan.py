@@ -201,6 +201,11 @@ class PhysicalOperator(ABC):
         return False
 
     @property
+    def waiting(self) -> str | None:
+        """The relation whose rows are results, or probe for them, once the frontier has passed them; None: no such."""
+        return None
+
+    @property
     def passed_on(self) -> tuple[str, ...]:
         """Columns of inputs that are results as they came and of which the kernel reads no value."""
         return ()

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
+from watersmeet.kernels.step_tables import StepTables
 from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.disk_tables import DiskTables, is_on_disk
 from watersmeet.state.found_rows import FoundRows
@@ -51,6 +52,8 @@ _ERRORS = {
 #: A piece of a streamed result has about so many rows, or bytes if rows are large; DuckDB makes fewer rows at a time.
 _PIECE_ROWS, _PIECE_BYTES = 131_072, 8 << 20
 _READ_ROWS = 2_048
+#: A part of a relation that is read on its own has about so many bytes.
+_PART_BYTES = 32 << 20
 #: Stored rows sampled to estimate how many a lookup returns, before a relation gets a hash index.
 SAMPLE_ROWS = 10_000
 
@@ -70,6 +73,7 @@ class WorkingSet:
         self.max_bytes: int | None = None  # see StateView
         self.carried: Sequence[str] = ()  # columns whose values need not be where the kernel is: see OperatorSpec
         self.values = LargeValues()
+        self.tables = StepTables(connection)
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._budget = budget or ArrowBudget(0)
@@ -200,7 +204,8 @@ class WorkingSet:
         return self._registered.register(rows)
 
     def release(self) -> None:
-        """Release the rows that a step registered or looked up."""
+        """Release what a step registered, looked up or made."""
+        self.tables.drop_all()
         self._registered.release()
 
     def query(self, sql: str, *, joins_as_written: bool = False) -> pa.Table:
@@ -229,6 +234,19 @@ class WorkingSet:
         """Return SQL for all stored rows with ``low <= $t <= high``; segments outside are pruned."""
         return _between(self._tables_of(relation, low, high), low, high)
 
+    def parts(self, relation: str) -> list[str]:
+        """Return SQL for all stored rows in parts; see ``StateView``."""
+        parts: list[list[str]] = [[]]
+        held = 0
+        for table, segments in self._tables_of(relation):
+            nbytes = sum(each.nbytes for each in segments)
+            if parts[-1] and held + nbytes > _PART_BYTES:
+                parts.append([])
+                held = 0
+            parts[-1].append(table)
+            held += nbytes
+        return [found for part in parts if (found := _union(f"SELECT * FROM {table}" for table in part)) is not None]
+
     def few_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> list[pa.Table] | None:
         """Return the stored rows with ``low <= $t <= high``; None if some may be in large segments."""
         reach = [each for each in self._of(relation) if _is_within(each, low, high)]
@@ -255,7 +273,7 @@ class WorkingSet:
         is_worth_it = rows >= max(MIN_PROBED_ROWS, ROWS_PER_PROBE * probes.num_rows)
         if is_worth_it and self._ensure_keyed(relation, by, probes):
             keyed = self._keyed[relation]
-            found = keyed.find(by, probes, [each.id for each in reach if each.id in keyed], rows // ROWS_PER_FOUND)
+            found = keyed.find(by, probes, [each.id for each in reach if each.id in keyed], self._most_found(reach))
         if found is None:
             return self.scan(relation, low, high)
         tables = [(self.register(each), reach) for each in found]
@@ -268,6 +286,10 @@ class WorkingSet:
     def stored_bytes(self, relation: str, low: int) -> int:
         """Return what a relation takes in segments that hold rows with ``$t >= low``."""
         return sum(segment.nbytes for segment in self._of(relation) if segment.high >= low)
+
+    def most_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> int:
+        """Return how many rows ``scan`` returns at most."""
+        return sum(each.rows for each in self._of(relation) if _is_within(each, low, high))
 
     def count(self, relation: str, low: int) -> int:
         """Return how many stored rows have ``$t >= low``; only segments that also hold older rows are read."""
@@ -332,6 +354,12 @@ class WorkingSet:
         return f"segment_{next(self._table_numbers)}"
 
     # -- index lookups ---------------------------------------------------------------------------------------------
+
+    def _most_found(self, reach: Sequence[Segment]) -> int:
+        """Return how many rows of some segments a lookup by key may return: they are in memory as one table."""
+        rows, nbytes = sum(each.rows for each in reach), sum(each.nbytes for each in reach)
+        most_bytes = max(self._budget.max_bytes // 2, _PIECE_BYTES)
+        return min(rows // ROWS_PER_FOUND, most_bytes * rows // max(nbytes, 1))
 
     def _indexed(
         self,

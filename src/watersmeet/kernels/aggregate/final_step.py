@@ -11,13 +11,14 @@ Nothing is computed for a group before its end but sums of what has arrived.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from watersmeet.kernels.aggregate.step import GROUP, TOTALS, Step, new_table, settled
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote, shift
-from watersmeet.kernels.step_tables import StepTables
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, in_one_table, made, quote, shift
 
 if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
@@ -27,26 +28,30 @@ def run_final(
     kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers
 ) -> StepResult:
     """Apply new and retracted rows; emit the results of groups that end."""
-    with StepTables(state.connection) as tables:
-        return FinalStep(kernel, state, tables, state.register(rows), first_rid, frontiers, numbered="ended").run()
+    return FinalStep(kernel, state, state.register(rows), first_rid, frontiers, numbered="ended").run()
 
 
+@dataclass(slots=True)
 class FinalStep(Step):
-    """One step over the tables ``arrived``, ``new_...`` of each relation, and ``ended``."""
+    """One step over the tables ``arrived``, ``new_...`` of each relation, and ``ended``.
+
+    ``due`` are the rows of groups that end, by relation, as SQL.
+    """
+
+    due: dict[str, list[str]] = field(default_factory=dict)
 
     def run(self) -> StepResult:
         """Emit what has ended, and store the rest."""
         self.forget_ended()
-        self.tables.make("arrived", self.arrived())
-        is_new = self.tables.count("arrived") > 0
+        is_new = self.tables.make("arrived", self.arrived()) > 0
         if not is_new and self.frontiers.before == self.frontiers.after:
             return self.result
         self.tables.make(new_table(TOTALS), self.new_totals())
         for bag in self.kernel.bags:
             self.tables.make(new_table(bag.name), self.new_values(bag))
         if self.frontiers.before != self.frontiers.after:
-            self.tables.make("ended", self.ended())
-            self.result.changes = self.state.query(self.results())
+            ended = self.tables.make("ended", self.ended())
+            self.result.changes = made(self.state, self.results(), ended)
         if is_new:
             for relation in self.kernel.relations:
                 self.keep(relation)
@@ -54,10 +59,16 @@ class FinalStep(Step):
 
     def parts_now(self, relation: str) -> list[str]:
         """Return SQL for the new and stored rows of groups that end in this step, among others."""
+        if relation not in self.due:
+            self.due[relation] = list(self._parts(relation))
+        return self.due[relation]
+
+    def _parts(self, relation: str) -> Iterator[str]:
         low, high = shift(self.frontiers.before, 1), self.frontiers.after
-        stored = (self.state.scan(name, low, high) for name in (relation, settled(relation)))
-        new = f"(SELECT * FROM {new_table(relation)} WHERE ({self.kernel.end}) <= {high})"
-        return [new, *(part for part in stored if part is not None)]
+        yield f"(SELECT * FROM {new_table(relation)} WHERE ({self.kernel.end}) <= {high})"
+        for name in (relation, settled(relation)):
+            if (stored := self.state.scan(name, low, high)) is not None:
+                yield in_one_table(self.state, f"SELECT * FROM {stored}", self.state.most_rows(name, low, high))
 
     def ended(self) -> str:
         """Return SQL for the groups that end, with numbers."""

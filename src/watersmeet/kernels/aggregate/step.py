@@ -30,12 +30,12 @@ import pyarrow as pa
 
 from watersmeet.columns import ID, ROWS, TIME, WEIGHT
 from watersmeet.kernels.aggregate.parts import Bag
-from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, in_one_table, made, quote, shift
 from watersmeet.kernels.sql import names_sql, same_values
-from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
+    from watersmeet.kernels.step_tables import StepTables
 
 #: A shorter log is not settled.
 MIN_SETTLED = 10_000
@@ -51,8 +51,7 @@ def settled(relation: str) -> str:
 
 def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows; emit the difference that they make."""
-    with StepTables(state.connection) as tables:
-        return Step(kernel, state, tables, state.register(rows), first_rid, frontiers).run()
+    return Step(kernel, state, state.register(rows), first_rid, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -64,7 +63,6 @@ class Step:
 
     kernel: Aggregate
     state: StateView
-    tables: StepTables
     arriving: str
     number: int  # rises from step to step
     frontiers: StepFrontiers
@@ -72,21 +70,26 @@ class Step:
     numbered: str = "new_totals"  # the table with the keys and numbers of the groups that results are computed of
     result: StepResult = field(default_factory=StepResult)
 
+    @property
+    def tables(self) -> StepTables:
+        """Those of the step."""
+        return self.state.tables
+
     def run(self) -> StepResult:
         """Emit the difference, and store what the step adds."""
         self.forget_ended()
-        self.tables.make("arrived", self.arrived())
+        arrived = self.tables.make("arrived", self.arrived())
         if self.kernel.always and not any(self.state.count(name, NEVER) for name in (SHOWN, settled(SHOWN))):
             self.number -= 1  # a step without rows does not use up a row id: the next one has the same number
-        elif not self.tables.count("arrived"):
+        elif not arrived:
             return self.result
         self.tables.make(new_table(TOTALS), self.new_totals())
         self.groups = self.state.query(f"SELECT {names_sql(self.keys) or '1'} FROM {new_table(TOTALS)}")
         for bag in self.kernel.bags:
             self.tables.make(new_table(bag.name), self.new_values(bag))
-        self.tables.make("difference", self.difference())
+        changed = self.tables.make("difference", self.difference())
         self.tables.make(new_table(SHOWN), self.new_shown())
-        self.result.changes = self.state.query(self.changes())
+        self.result.changes = made(self.state, self.changes(), changed)
         for relation in self.kernel.relations:
             self.keep(relation)
         return self.result
@@ -306,8 +309,9 @@ class Step:
         log, before = (self.state.scan(name, low) for name in (relation, settled(relation)))
         parts = [part for part in (log, before) if part] + [f"(SELECT * FROM {new_table(relation)} WHERE {lasting})"]
         rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
-        self.result.replace[settled(relation)] = self.state.query(
-            f"SELECT *, {time} FROM ({self.together(relation, rows)})"
+        rows = f"FROM {in_one_table(self.state, rows, most)}"
+        self.result.replace[settled(relation)] = made(
+            self.state, f"SELECT *, {time} FROM ({self.together(relation, rows)})", most
         )
         self.result.replace[relation] = new.slice(0, 0)
 

@@ -26,12 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import NEVER, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import NEVER, Side, StateView, StepFrontiers, StepResult, made, quote
 from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep
 from watersmeet.kernels.homes import Everywhere, Homes
-from watersmeet.kernels.step_tables import StepTables
 
 _JOINED = "joined"
 
@@ -67,14 +66,13 @@ class AsofAtOnce:
         right = frontiers.inputs[Side.RIGHT.index]
         frontier = right if is_current else min(right, frontiers.after)
         floor, high = right_bounds(self.match, state, left, frontier, result)
-        with StepTables(state.connection) as tables:
-            step = AsofStep(self.match, state, tables, state.register(inputs[1]), floor, high_right=high)
-            tables.make("waiting", f"SELECT * FROM {state.register(left)}")
-            step.find_candidates()
-            result.changes = step.state.query(step.results_sql())
-            step.keep_right(result)
-            if not is_current:
-                self._count_behind(step, left, inputs[Side.RIGHT.index], result)
+        step = AsofStep(self.match, state, state.register(inputs[1]), floor, high_right=high)
+        state.tables.make("waiting", f"SELECT * FROM {state.register(left)}")
+        step.find_candidates()
+        result.changes = made(state, step.results_sql(), left.num_rows)
+        step.keep_right(result)
+        if not is_current:
+            self._count_behind(step, left, inputs[Side.RIGHT.index], result)
         return result
 
     def _count_behind(self, step: AsofStep, left: pa.Table, right: pa.Table, result: StepResult) -> None:

@@ -31,14 +31,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
-from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, made, quote, shift
 from watersmeet.kernels.asof.final import is_final
 from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep
 from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import Key
-from watersmeet.kernels.step_tables import StepTables
 
 _FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
 _LEFT, _SHOWN, _PICKED, _GONE = "left", "shown", "picked", "gone"
@@ -93,15 +92,13 @@ class AsofChangelog:
         if not self.left_changes:
             left = left.append_column(WEIGHT, pa.array([1] * left.num_rows, pa.int8()))
             left = left.append_column(ID, pa.nulls(left.num_rows, pa.string()))
-        with StepTables(state.connection) as tables:
-            of_right = self._right_rows(state, tables, left, state.register(right), frontiers, result)
-            _Step(self, of_right, state.register(left), frontiers, first_rid, right.num_rows > 0, result).run()
+        of_right = self._right_rows(state, left, state.register(right), frontiers, result)
+        _Step(self, of_right, state.register(left), frontiers, first_rid, right.num_rows > 0, result).run()
         return result
 
     def _right_rows(
         self,
         state: StateView,
-        tables: StepTables,
         left: pa.Table,
         right_new: str,
         frontiers: StepFrontiers,
@@ -111,9 +108,9 @@ class AsofChangelog:
         is_forward = self.match.direction is Direction.FORWARD
         low = frontiers.before if is_forward else NEVER
         if self.match.direction is Direction.CURRENT:
-            return AsofStep(self.match, state, tables, right_new, frontiers.inputs[Side.RIGHT.index], low)
+            return AsofStep(self.match, state, right_new, frontiers.inputs[Side.RIGHT.index], low)
         floor, high = right_bounds(self.match, state, left, frontiers.after, result)
-        return AsofStep(self.match, state, tables, right_new, floor, low, high)
+        return AsofStep(self.match, state, right_new, floor, low, high)
 
 
 @dataclass(slots=True)
@@ -146,15 +143,15 @@ class _Step:
         return self.match.direction is not Direction.CURRENT or self.match.times.corrected != 0
 
     def run(self) -> None:
-        make = self.step.tables.make
+        make = self.state.tables.make
         make("left_new", f"SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} > 0")
         make("left_retractions", f"SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} < 0")
         make("retracted", self.retracted())
         make("waiting", f"{self.columns('left_new')} UNION ALL {self.affected()}")
         self.step.find_candidates()
         make("known", self.known())
-        make("difference", self.difference())
-        self.result.changes = self.step.state.query(f"{self.changes()} UNION ALL {self.untimed_retractions()}")
+        changed = make("difference", self.difference())
+        self.result.changes = made(self.state, f"{self.changes()} UNION ALL {self.untimed_retractions()}", changed)
         self.keep_left()
         self.step.keep_right(self.result)
 
@@ -341,17 +338,15 @@ class _Step:
         picked += [new[_PICKED]] if _PICKED in new else []
         if picked:
             rows = self.not_final(rows, picked, self.frontiers.after)
-        self.step.tables.make("lasting", rows)
+        kept = self.state.tables.make("lasting", rows)
         of_lasting = f"WHERE {quote(RID)} IN (SELECT {quote(RID)} FROM lasting)"
         for relation in new:
-            del self.result.store[relation]
-        self.result.store[_SETTLED[_LEFT]] = self.step.state.query("SELECT * FROM lasting")
-        self.result.store[_SETTLED[_SHOWN]] = self.step.state.query(
-            f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
-        )
+            self.result.replace[relation] = self.result.store.pop(relation).slice(0, 0)
+        replace = self.result.replace
+        replace[_SETTLED[_LEFT]] = made(self.state, "SELECT * FROM lasting", kept)
+        shown = f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
+        replace[_SETTLED[_SHOWN]] = made(self.state, shown, kept)
         if picked:
             latest = f"SELECT * FROM ({' UNION ALL '.join(picked)}) {of_lasting}"
             number = f"row_number() OVER (PARTITION BY {quote(RID)} ORDER BY {quote(_STEP)} DESC)"
-            self.result.store[_SETTLED[_PICKED]] = self.step.state.query(f"{latest} QUALIFY {number} = 1")
-        for relation in (*_SETTLED, *_SETTLED.values(), _GONE):
-            self.result.forget[relation] = FOREVER
+            replace[_SETTLED[_PICKED]] = made(self.state, f"{latest} QUALIFY {number} = 1", kept)

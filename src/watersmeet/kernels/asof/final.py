@@ -35,12 +35,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, made, quote
 from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep
 from watersmeet.kernels.homes import ByKey, Homes
-from watersmeet.kernels.step_tables import StepTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +69,10 @@ class AsofJoin:
         result = StepResult()
         left = arriving(self.match, state, inputs, frontiers, first_rid, result)
         floor, high = right_bounds(self.match, state, left, frontiers.after, result)
-        with StepTables(state.connection) as tables:
-            is_forward = self.match.direction is Direction.FORWARD
-            low = frontiers.before if is_forward else NEVER
-            step = AsofStep(self.match, state, tables, state.register(inputs[Side.RIGHT.index]), floor, low, high)
-            _Step(step, state.register(left), frontiers).run(result)
+        is_forward = self.match.direction is Direction.FORWARD
+        low = frontiers.before if is_forward else NEVER
+        step = AsofStep(self.match, state, state.register(inputs[Side.RIGHT.index]), floor, low, high)
+        _Step(step, state.register(left), frontiers).run(result)
         return result
 
 
@@ -91,10 +89,11 @@ class _Step:
         self.low_left = emitted if self.is_backward else NEVER
 
     def run(self, result: StepResult) -> None:
-        self.step.tables.make("waiting", self._waiting())
+        state = self.step.state
+        waiting = state.tables.make("waiting", self._waiting())
         self.step.find_candidates()
-        result.changes = self.step.state.query(f"{self.step.results_sql()} AND {self._is_final()}")
-        self._keep_left(result)
+        result.changes = made(state, f"{self.step.results_sql()} AND {self._is_final()}", waiting)
+        self._keep_left(result, waiting)
         self.step.keep_right(result)
 
     def _waiting(self) -> str:
@@ -109,7 +108,7 @@ class _Step:
     def _is_final(self) -> str:
         return "TRUE" if self.is_backward else is_final(self.match, self.frontier)
 
-    def _keep_left(self, result: StepResult) -> None:
+    def _keep_left(self, result: StepResult, waiting: int) -> None:
         names = (TIME, RID, *self.match.left.stored)
         if self.is_backward:
             columns = ", ".join(quote(name) for name in names)
@@ -119,10 +118,9 @@ class _Step:
             result.forget["left"] = self.frontier
             return
         columns = ", ".join(f"l.{quote(name)}" for name in names)
-        result.store["left"] = self.step.state.query(
-            f"SELECT {columns} FROM {self.step.joined()} WHERE ({self._is_final()}) IS NOT TRUE"
-        )
-        result.forget["left"] = FOREVER  # stored rows that still wait are written again
+        # stored rows that still wait are written again
+        waits = f"SELECT {columns} FROM {self.step.joined()} WHERE ({self._is_final()}) IS NOT TRUE"
+        result.replace["left"] = made(self.step.state, waits, waiting)
 
 
 def is_final(match: AsofMatch, frontier: int, partner: str | None = None) -> str:

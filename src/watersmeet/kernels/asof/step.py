@@ -35,9 +35,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepResult, quote
+from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepResult, made, quote
 from watersmeet.kernels.asof.match import AsofMatch, Direction
-from watersmeet.kernels.step_tables import StepTables
 
 #: Minimum number of unsettled rows below the floor for a step to settle.
 MIN_SETTLED = 50_000
@@ -59,7 +58,6 @@ class AsofStep:
 
     match: AsofMatch
     state: StateView
-    tables: StepTables
     right_new: str
     floor: int
     low_right: int = NEVER
@@ -87,7 +85,7 @@ class AsofStep:
         if self.match.direction is Direction.BACKWARD:
             settled = f" OR {quote(TIME)} < {self.floor}" if self.settles else ""
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
-        waiting = self.tables.count("waiting")
+        waiting = self.state.tables.count("waiting")
         stored = self.count_until("right") + self.count_until("settled")
         may_skip_rows = not self.settles
         find = self._index_lookup() if may_skip_rows and 0 < waiting * STORED_PER_LOOKUP < stored else None
@@ -98,7 +96,7 @@ class AsofStep:
         if self.match.direction is Direction.BACKWARD and not self.match.key_is_complete:
             by = ", ".join(quote(name) for name in self.match.versions.by)
             until = f"lead({quote(TIME)}) OVER (PARTITION BY {by} ORDER BY {quote(TIME)})"
-            self.tables.remake("candidates", f"SELECT *, {until} AS {quote(_UNTIL)} FROM candidates")
+            self.state.tables.remake("candidates", f"SELECT *, {until} AS {quote(_UNTIL)} FROM candidates")
 
     def joined(self) -> str:
         """Return a FROM clause: each waiting row as ``l`` and a candidate as ``r``, tested by ``matches``.
@@ -237,9 +235,9 @@ class AsofStep:
         versions = self.match.versions
         moment = [quote(name) for name in (*versions.by, TIME)]
         gone = "" if versions.weight is None else f", {quote(versions.weight)} < 0 AS {quote(_GONE)}"
-        self.tables.make("candidates", f"SELECT *{gone} FROM ({rows})")
-        self.tables.make("tied", f"SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1")
-        ties = self.tables.count("tied")
+        self.state.tables.make("candidates", f"SELECT *{gone} FROM ({rows})")
+        self.state.tables.make("tied", f"SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1")
+        ties = self.state.tables.count("tied")
         valid_only = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
         if not ties and valid_only:
             self.state.connection.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")
@@ -247,7 +245,7 @@ class AsofStep:
             same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
             alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){valid_only}"
             sharing = f"(SELECT * FROM candidates AS r SEMI JOIN tied AS t ON {same})"
-            self.tables.remake("candidates", f"{alone} UNION ALL {self._last_of_moments(sharing)}")
+            self.state.tables.remake("candidates", f"{alone} UNION ALL {self._last_of_moments(sharing)}")
 
     def _last_of_moments(self, rows: str) -> str:
         """Return SQL for the rows that decide among ``rows``, each of which ties with another."""
@@ -289,9 +287,9 @@ class AsofStep:
         past = self._newest(f"(SELECT * FROM candidates WHERE {quote(TIME)} < {self.floor})")
         # a row that ends validity has no effect without an older row of its entity
         is_valid = f" WHERE NOT {quote(_GONE)}" if self.match.versions.ends else ""
-        result.store["right"] = self.state.query(kept)
-        result.store["settled"] = self.state.query(f"SELECT {names} FROM ({past}){is_valid}")
-        result.forget["right"] = result.forget["settled"] = FOREVER
+        stored = sum(map(self.state.most_rows, ("right", "settled")))
+        result.replace["right"] = made(self.state, kept, stored)
+        result.replace["settled"] = made(self.state, f"SELECT {names} FROM ({past}){is_valid}", stored)
 
     def _stored(self, relation: str) -> str | None:
         return self.state.scan(relation, self.low_right, FOREVER)

@@ -33,13 +33,24 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
-from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import (
+    FOREVER,
+    NEVER,
+    JoinKind,
+    Rows,
+    Side,
+    StateView,
+    StepFrontiers,
+    StepResult,
+    made,
+    most_kept,
+    quote,
+)
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change, SideStep
 from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
 from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import WindowMatch, time_range
-from watersmeet.kernels.step_tables import StepTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +88,25 @@ class ChangelogJoin:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Apply new rows and retractions."""
-        with StepTables(state.connection) as tables:
-            return _Step(self, state, tables, frontiers).run(inputs, first_rid)
+        return _Step(self, state, frontiers).run(inputs, first_rid)
 
 
 @dataclass(slots=True)
 class _Step:
-    """One step over the tables of both sides and the table ``pairs`` of new and retracted pairs."""
+    """One step over the tables of both sides and new and retracted ``pairs``: a table, or SQL if they are many.
+
+    ``l_met`` and ``r_met`` have (id, by): how many partners a row of a side that counts them has gained or lost.
+    """
 
     kernel: ChangelogJoin
     state: StateView
-    tables: StepTables
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
+    pairs: str = "pairs"
     sides: dict[Side, SideStep] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sides = {
-            side: SideStep(side, self.match, self.kernel.changes[side.index], self.state, self.tables) for side in Side
-        }
+        self.sides = {side: SideStep(side, self.match, self.kernel.changes[side.index], self.state) for side in Side}
 
     @property
     def match(self) -> WindowMatch:
@@ -108,12 +119,25 @@ class _Step:
             self.result.counters.update(step.arrive(inputs[side.index], first, low, high))
         for step in self.sides.values():
             step.keep(low, high)
-        self.tables.make("pairs", self.pairs())
-        self.result.changes = self.state.query(self.changes())
+        self.result.changes = self.make_changes(sum(rows.num_rows for rows in inputs.values()))
         for side, step in self.sides.items():
             final_before = self.kernel.final_before(side, self.frontiers.after)
-            step.store(self.result, self.met(side), final_before, self.frontiers.after)
+            step.store(self.result, f"{side.alias}_met", final_before, self.frontiers.after)
         return self.result
+
+    def make_changes(self, arrived: int) -> Rows:
+        """Return the results to emit; with many rows of one key, pairs may be any number, and are made as they go."""
+        tables, most = self.state.tables, most_kept(arrived)
+        pairs = self.pairs_sql()
+        found = tables.make("pairs", f"{pairs} LIMIT {most}")
+        if are_many := found >= most:
+            tables.drop("pairs")
+            self.pairs = f"({pairs})"
+        for side, step in self.sides.items():
+            if step.stored.counted:
+                met = f"SELECT {side.alias}id AS id, sum(w) AS by FROM {self.pairs} GROUP BY ALL"
+                tables.make(f"{side.alias}_met", met)
+        return self.state.stream(self.changes()) if are_many else made(self.state, self.changes(), found + arrived)
 
     def reach(self, inputs: Mapping[int, pa.Table]) -> tuple[int, int]:
         """Return the least and greatest event time of stored rows that this step can touch.
@@ -136,7 +160,7 @@ class _Step:
         left = self.sides[Side.LEFT]
         return condition if left.tested is None or left.newest is None else f"NOT {left.tested} AND {condition}"
 
-    def pairs(self) -> str:
+    def pairs_sql(self) -> str:
         """Return SQL for new (w = 1) and retracted (w = -1) pairs: result columns, ids of both rows, and their weights.
 
         ``lw`` and ``rw`` are 1 for a new row, -1 for a gone one, 0 for a kept one.
@@ -162,7 +186,7 @@ class _Step:
         changes = []
         if kind.pairs:
             id = f", lname || ':' || rname AS {quote(ID)}" if self.kernel.gives_ids else ""
-            changes.append(f"SELECT {columns}, w AS {quote(WEIGHT)}{id} FROM pairs")
+            changes.append(f"SELECT {columns}, w AS {quote(WEIGHT)}{id} FROM {self.pairs}")
         for side in Side:
             if kind.emits_unmatched(side):
                 changes += self.alone(side, matched=False)
@@ -202,7 +226,7 @@ class _Step:
     def alone(self, side: Side, *, matched: bool) -> list[str]:
         """Return SQL for rows of a side to emit or retract because they have no partner (``matched``: have one)."""
         alias = side.alias
-        met = f"SELECT {alias}id FROM pairs WHERE {alias}w = 1"
+        met = f"SELECT id FROM {alias}_met"  # of a new row, no partner can be gone
         is_before = f"{quote(COUNT)} {'> 0' if matched else '= 0'}"
         passes = self.passes(side, matched=matched)
         columns, id = self.match.output_sql(matched=matched), self.id_alone(side)
@@ -210,7 +234,7 @@ class _Step:
             id = f"'m' || {id}"
         is_after = f"{quote(COUNT)} + c.by {'> 0' if matched else '= 0'}"
         has_new = f"{quote(RID)} {'' if matched else 'NOT '}IN ({met})"
-        kept = f"SELECT k.*, c.by FROM {alias}_kept AS k JOIN ({self.met(side)}) AS c ON k.{quote(RID)} = c.id"
+        kept = f"SELECT k.*, c.by FROM {alias}_kept AS k JOIN {alias}_met AS c ON k.{quote(RID)} = c.id"
         found = [
             self.row(side, f"SELECT * FROM {alias}_new AS {alias} WHERE {has_new}{passes}", 1, columns, id),
             self.row(side, f"SELECT * FROM {alias}_gone AS {alias} WHERE {is_before}{passes}", -1, columns, id),
@@ -235,10 +259,6 @@ class _Step:
         if matched:
             return f" OR {step.tested}"
         return f" AND NOT {step.tested}" if mark is not None else ""
-
-    def met(self, side: Side) -> str:
-        """Return SQL for (id, by): how many partners each row of a side has gained or lost."""
-        return f"SELECT {side.alias}id AS id, sum(w) AS by FROM pairs GROUP BY ALL"
 
     def row(self, side: Side, rows: str, weight: int | str, columns: str, id: str) -> str:
         """Return SQL for rows of one side: beside NULLs of the other's types, or alone (semi, anti, mark)."""

@@ -26,7 +26,6 @@ import pyarrow as pa
 from watersmeet.columns import ID, RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
-from watersmeet.kernels.step_tables import StepTables
 
 #: Whether a key's newest change is a row that holds; otherwise it is a tombstone.
 THERE = "$there"
@@ -74,9 +73,7 @@ class Newest:
         """The counter of deletes of unknown keys."""
         return f"ignored_deletes.{self.alias}"
 
-    def find(
-        self, stored: StoredRows, tables: StepTables, changes: pa.Table, visible: Sequence[str], into: str
-    ) -> dict[str, int]:
+    def find(self, stored: StoredRows, changes: pa.Table, visible: Sequence[str], into: str) -> dict[str, int]:
         """Make the table ``into`` of the changes that are the newest of their key; return counters.
 
             latest  = the latest of the arriving changes of each key
@@ -88,7 +85,8 @@ class Newest:
 
         ``changes`` have a ``$rid``.  The table ``{into}_current`` stays too.
         """
-        latest = self._find_latest(stored, tables, stored.state.register(changes), f"{into}_latest")
+        tables = stored.state.tables
+        latest = self._find_latest(stored, stored.state.register(changes), f"{into}_latest")
         same_key = " AND ".join(f"a.{quote(name)} = s.{quote(name)}" for name in self.by)
         names = (RID, ID, TIME, THERE, *self.stored, *visible, *((COUNT,) if stored.counted else ()))
         has_key = f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})"
@@ -116,7 +114,7 @@ class Newest:
         tables.drop(f"{into}_latest")
         return {self.outdated: latest - newest, self.ignored_deletes: ignored}
 
-    def _find_latest(self, stored: StoredRows, tables: StepTables, arriving: str, into: str) -> int:
+    def _find_latest(self, stored: StoredRows, arriving: str, into: str) -> int:
         """Make the table ``into`` of the latest arriving change of each key; return how many there are.
 
         Places are compared only if several changes of a key share its latest time.
@@ -125,14 +123,15 @@ class Newest:
         passes = f" AND coalesce({quote(self.passes)}, FALSE)" if self.passes else ""
         brings = f"{quote(self.weight)} > 0"
         same = " AND ".join(f"a.{quote(name)} = n.{quote(name)}" for name in self.by)
-        tables.make(
+        tables = stored.state.tables
+        rows = tables.make(
             into,
             f"SELECT a.*, {brings}{passes} AS {quote(THERE)}, n.brings FROM {arriving} AS a JOIN ("
             f"SELECT {keys}, max({quote(TIME)}) AS latest, bool_or({brings}) AS brings FROM {arriving} GROUP BY {keys}"
             f") AS n ON {same} AND a.{quote(TIME)} = n.latest",
         )
-        counted = f"SELECT count(*), count(DISTINCT ({keys})) FROM {into}"
-        ((rows, distinct),) = stored.state.connection.execute(counted).fetchall()
+        counted = f"SELECT count(DISTINCT ({keys})) FROM {into}"
+        ((distinct,),) = stored.state.connection.execute(counted).fetchall()
         if rows > distinct:
             last = f"SELECT arg_max({quote(RID)}, {quote(self.sequence)}) FROM {into} GROUP BY {keys}"
             tables.remake(into, f"SELECT * FROM {into} WHERE {quote(RID)} IN ({last})")

@@ -21,7 +21,6 @@ from watersmeet.kernels.api import Side, StateView, StepResult, quote
 from watersmeet.kernels.changelog.newest import OLD, OLD_COUNT, OLD_THERE, SAME, THERE, Newest, passed_tombstones
 from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
 from watersmeet.kernels.match import WindowMatch, number_rows
-from watersmeet.kernels.step_tables import StepTables
 
 
 class Change(Enum):
@@ -41,7 +40,6 @@ class SideStep:
     match: WindowMatch
     change: Change | Newest
     state: StateView
-    tables: StepTables
     arriving: str = field(init=False)
     passing: str | None = field(default=None, init=False)
 
@@ -122,7 +120,7 @@ class SideStep:
     def _replace(self, newest: Newest, rows: pa.Table) -> dict[str, int]:
         """Find the newest row of each key: it is new, and the row that it replaces is gone."""
         winning = self._table("winning")
-        counts = newest.find(self.stored, self.tables, rows, self.visible, winning)
+        counts = newest.find(self.stored, rows, self.visible, winning)
         differs = f"NOT {quote(SAME)}"
         self._create("new", f"{self._select(f'{winning} AS s', '0')} WHERE {quote(THERE)} AND {differs}")
         went = f"SELECT {quote(OLD)} FROM {winning} WHERE {quote(OLD_THERE)} AND {differs}"
@@ -165,8 +163,9 @@ class SideStep:
     def store(self, result: StepResult, met: str, final_before: int, frontier: int) -> None:
         """Store new rows, ids of gone rows, and changed counts of kept rows.
 
-        ``met`` is SQL returning (id, change in partner count).  Rows below ``final_before`` are final and are not
-        stored.  A tombstone below ``frontier`` is no longer needed: an older row of its key would be late.
+        ``met`` is a table of (id, change in partner count), if the side counts partners.  Rows below ``final_before``
+        are final and are not stored.  A tombstone below ``frontier`` is no longer needed: an older row of its key would
+        be late.
         """
         stored, rid = self.stored, quote(RID)
         lasting = f"s.{quote(TIME)} >= {final_before}"
@@ -178,7 +177,7 @@ class SideStep:
             rows, before = self._table("new"), ""
         if stored.counted:
             count = f"CAST({before}coalesce(c.by, 0) AS INT) AS {quote(COUNT)}"
-            new = f"SELECT {columns}, {count} FROM {rows} AS s LEFT JOIN ({met}) AS c ON s.{rid} = c.id WHERE {lasting}"
+            new = f"SELECT {columns}, {count} FROM {rows} AS s LEFT JOIN {met} AS c ON s.{rid} = c.id WHERE {lasting}"
         else:
             new = f"SELECT {columns} FROM {rows} AS s WHERE {lasting}"
         result.store[stored.relation] = self.state.query(new)
@@ -188,7 +187,7 @@ class SideStep:
             stored_now = f" AND s.{rid} NOT IN (SELECT {rid} FROM {rows})" if self.newest is not None else ""
             result.store[stored.counts] = self.state.query(
                 f"SELECT s.{rid}, s.{quote(TIME)}, CAST(c.by AS INT) AS {quote(COUNT)} FROM {self._table('kept')} AS s "
-                f"JOIN ({met}) AS c ON s.{rid} = c.id WHERE {lasting} AND c.by <> 0{stored_now}"
+                f"JOIN {met} AS c ON s.{rid} = c.id WHERE {lasting} AND c.by <> 0{stored_now}"
             )
         stored.rewrite_if_due(result, lasting, passed_tombstones(frontier) if self.newest is not None else None)
         for relation in stored.relations:
@@ -217,4 +216,4 @@ class SideStep:
         return f"{self.alias}_{kind}"
 
     def _create(self, kind: str, sql: str) -> None:
-        self.tables.make(self._table(kind), sql)
+        self.state.tables.make(self._table(kind), sql)

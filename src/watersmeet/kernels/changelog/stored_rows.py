@@ -11,14 +11,24 @@ costs a constant number of writes: with 100,000 rows stored, a rewrite follows 5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from watersmeet.columns import RID
-from watersmeet.kernels.api import GONE, NEVER, StateView, StepResult, quote
+from watersmeet.kernels.api import (
+    FOREVER,
+    GONE,
+    MANY_RESULTS,
+    NEVER,
+    StateView,
+    StepResult,
+    in_one_table,
+    made_in_turn,
+    quote,
+)
 from watersmeet.kernels.homes import ByKey, Homes, WithRow
 from watersmeet.kernels.step_tables import StepTables
 
@@ -68,15 +78,15 @@ class StoredRows:
 
     def live(self) -> str | None:
         """Return SQL for all rows that still hold, with their counts; None if no row is stored."""
-        stored = self.state.scan(self.relation)
-        if stored is None:
-            return None
-        return self._without_removed(stored, self.state.scan)
+        return self.between(NEVER, FOREVER)
 
     def between(self, low: int, high: int) -> str | None:
         """Return SQL for the rows with ``low <= $t <= high`` that hold; None if no row is stored there."""
         stored = self.state.scan(self.relation, low, high)
-        return None if stored is None else self._without_removed(stored, lambda log: self.state.scan(log, low, high))
+        if stored is None:
+            return None
+        gone, counts = (self._entries(log, self.state.scan(log, low, high)) for log in (self.gone, self.counts))
+        return self._holding(f"(SELECT * FROM {stored})", gone, counts)
 
     @contextmanager
     def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> Iterator[str | None]:
@@ -91,28 +101,39 @@ class StoredRows:
             return
         found = f"{self.relation}_found"
         with StepTables(self.state.connection) as tables:
-            tables.make(found, f"SELECT * FROM {stored} AS s WHERE {where}")
-            rids = self.state.query(f"SELECT {quote(RID)} FROM {quote(found)}")
-            yield self._without_removed(quote(found), lambda log: self.state.rows_with_keys(log, [RID], rids))
+            rows = tables.make(found, f"SELECT * FROM {stored} AS s WHERE {where}")
+            logs, of_found = (self.gone, self.counts), ""
+            if rows > max(*map(self.state.most_rows, logs), MANY_RESULTS):
+                # to look up each would read all entries as well, and hold all ids
+                entries = [self._entries(log, self.state.scan(log)) for log in logs]
+            else:
+                rids = self.state.query(f"SELECT {quote(RID)} FROM {quote(found)}")
+                entries = [self.state.rows_with_keys(log, [RID], rids) for log in logs]
+                of_found = f" WHERE {quote(RID)} IN (SELECT {quote(RID)} FROM {quote(found)})"
+            gone, counts = entries
+            yield self._holding(quote(found), gone, counts, of_found)
 
-    def _without_removed(self, rows: str, read: Callable[[str], str | None]) -> str:
+    def _entries(self, log: str, stored: str | None, *new: str) -> str | None:
+        """Return where all entries of a log are read from: new ones, and what ``stored`` reads; None if none is."""
+        parts = [stored, *new] if stored is not None else [*new]
+        columns = f"{quote(RID)}, {quote(COUNT)}" if log == self.counts else quote(RID)
+        sql = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
+        return in_one_table(self.state, sql, self.state.most_rows(log)) if parts else None
+
+    def _holding(self, rows: str, gone: str | None, counts: str | None, of_rows: str = "") -> str:
         """Return SQL for ``rows`` that still hold, with their counts.
 
-        ``read`` returns SQL for a log: its entries for these rows, and possibly others; None if it is empty.
+        ``gone`` and ``counts`` are the entries of both logs (None: there are none).  Where the rows are few beside the
+        logs, ``of_rows`` says which entries are theirs.
         """
-        # the rows are few beside the logs, so each log is probed with them
-        names = [f"found AS MATERIALIZED (SELECT * FROM {rows})"]
-        rid, of_found = quote(RID), f"{quote(RID)} IN (SELECT {quote(RID)} FROM found)"
-        now = "SELECT f.* FROM found AS f"
-        if self.counted and (counts := read(self.counts)) is not None:
-            added = f"sum({quote(COUNT)}) AS n FROM {counts} WHERE {of_found} GROUP BY {rid}"
-            names.append(f"added AS (SELECT {rid}, {added})")
-            total = f"CAST(f.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)}"
-            now = f"SELECT f.* REPLACE ({total}) FROM found AS f LEFT JOIN added AS a ON a.{rid} = f.{rid}"
-        if (gone := read(self.gone)) is not None:
-            names.append(f"away AS MATERIALIZED (SELECT {rid} FROM {gone} WHERE {of_found})")
-            now += f" WHERE f.{rid} NOT IN (SELECT {rid} FROM away)"
-        return f"(WITH {', '.join(names)} {now})"
+        rid, sql = quote(RID), f"SELECT s.* FROM {rows} AS s"
+        if self.counted and counts is not None:
+            added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM {counts}{of_rows} GROUP BY {rid}"
+            total = f"CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)}"
+            sql = f"SELECT s.* REPLACE ({total}) FROM {rows} AS s LEFT JOIN ({added}) AS a ON a.{rid} = s.{rid}"
+        if gone is not None:
+            sql += f" WHERE NOT EXISTS (SELECT 1 FROM {gone} AS g WHERE g.{rid} = s.{rid})"
+        return f"({sql})"
 
     def rewrite_if_due(self, result: StepResult, still: str, passed: str | None = None) -> None:
         """Replace the relation and its logs by the rows that hold, if half of what is stored is dead.
@@ -125,18 +146,14 @@ class StoredRows:
         fresh = {name: result.store.pop(name) for name in self.relations}
         new = {name: self.state.register(rows) for name, rows in fresh.items()}
         columns = ", ".join(quote(name) for name in fresh[self.relation].column_names)
-        parts = [f"SELECT {columns} FROM {new[self.relation]}"]
-        if (live := self.live()) is not None:
-            parts.append(f"SELECT {columns} FROM {live}")
-        rid, items, counted = quote(RID), "s.*", ""
-        if self.counted:
-            added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM {new[self.counts]} GROUP BY {rid}"
-            items = f"s.* REPLACE (CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)})"
-            counted = f" LEFT JOIN ({added}) AS a ON a.{rid} = s.{rid}"
-        rows = f"SELECT {items} FROM ({' UNION ALL '.join(parts)}) AS s{counted}"
-        rows += f" WHERE s.{rid} NOT IN (SELECT {rid} FROM {new[self.gone]}) AND {still}"
-        rows += f" AND NOT ({passed})" if passed else ""
-        result.replace[self.relation] = self.state.query(rows)
+        entries = {log: self._entries(log, self.state.scan(log), new[log]) for log in self.relations[1:]}
+        where = f"{still} AND NOT ({passed})" if passed else still
+        selects = []
+        for part in (new[self.relation], *self.state.parts(self.relation)):
+            rows = f"(SELECT {columns} FROM {part})"
+            holding = self._holding(rows, entries[self.gone], entries.get(self.counts))
+            selects.append(f"SELECT * FROM {holding} AS s WHERE {where}")
+        result.replace[self.relation] = made_in_turn(self.state, selects, self.state.most_rows(self.relation))
         for name in self.relations[1:]:
             result.replace[name] = fresh[name].slice(0, 0)
 

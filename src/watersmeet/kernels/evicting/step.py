@@ -13,7 +13,18 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import MATCHED, RID, TIME
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import FOREVER, NEVER, EmitMode, Evicted, Side, StateView, StepResult, followed_by, quote
+from watersmeet.kernels.api import (
+    FOREVER,
+    NEVER,
+    EmitMode,
+    Evicted,
+    Side,
+    StateView,
+    StepResult,
+    followed_by,
+    made,
+    quote,
+)
 from watersmeet.kernels.evicting import used_keys
 from watersmeet.kernels.evicting.limits import Limits, Policy
 from watersmeet.kernels.evicting.used_keys import USED
@@ -24,6 +35,8 @@ from watersmeet.kernels.row_bytes import row_bytes_sql, row_width, table_bytes
 
 #: Under pressure, rows are evicted until the state takes this share of what it may.
 _LOW_WATERMARK = 0.75
+#: Times are counted in so many spans.
+_SPANS = 1_000
 #: Last uses are compacted above so many entries for each stored row, but not while there are few.
 _MAX_ENTRIES_PER_ROW, _FEW_ENTRIES = 2, 1_000
 
@@ -42,7 +55,7 @@ def evict(
     """
     step = _Step(join, limits, state, inputs, result)
     if limits.policy is Policy.LRU:
-        result.store[USED] = used_keys.newly_used(join.match, state, inputs, first_rid)
+        step.new_uses = result.store[USED] = used_keys.newly_used(join.match, state, inputs, first_rid)
         step.compact_last_uses()
     elif state.stored_bytes(USED, NEVER):  # the query ran with another policy before
         result.replace[USED] = pa.table({TIME: pa.array([], pa.int64())})
@@ -62,6 +75,8 @@ class _Step:
     state: StateView
     inputs: Mapping[int, pa.Table]
     result: StepResult
+    new_uses: pa.Table | None = None
+    last: tuple[str, int] | None = None  # the table of last uses, once it is made, and its rows
 
     # -- what exceeds the limits -----------------------------------------------------------------------------------
 
@@ -78,13 +93,13 @@ class _Step:
         held = self.measured(side, self.rows(side, stored))
         many = f"SELECT {by} FROM {held} GROUP BY {by} HAVING count(*) > {most}"
         surplus = self.state.query(
-            f"SELECT rid, {by} FROM {held} AS held SEMI JOIN ({many}) AS many"
+            f"SELECT rid, bytes, {by} FROM {held} AS held SEMI JOIN ({many}) AS many"
             f" ON {used_keys.same_key(match, 'held', 'many')} WHERE {' AND '.join(known) or 'TRUE'}"
             f" QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY time DESC, tie_breaker DESC, rid DESC) > {most}"
         )
         if surplus.num_rows and self.limits.policy is Policy.STOP:
             raise self.too_many_rows(side, surplus.select(names).slice(0, 1).to_pylist()[0])
-        self.evict(side, surplus["rid"], Policy.PER_KEY)
+        self.evict(side, surplus, Policy.PER_KEY)
 
     def free_bytes(self, most: int) -> None:
         """Evict rows by the policy until the state takes at most ``most`` bytes, or less under pressure."""
@@ -99,7 +114,7 @@ class _Step:
         else:
             gone = self.oldest(total - self.target_bytes(total, most))
         for side in Side:
-            self.evict(side, gone.filter(pc.equal(gone["side"], side.index))["rid"], self.limits.policy)
+            self.evict(side, gone.filter(pc.equal(gone["side"], side.index)), self.limits.policy)
 
     def compact_last_uses(self) -> None:
         """Keep the last use alone, of keys that have rows, if there are many more entries than rows."""
@@ -108,16 +123,20 @@ class _Step:
         is_needed = entries > _MAX_ENTRIES_PER_ROW * rows + _FEW_ENTRIES or (entries and not rows)
         if not is_needed:
             return
-        used = self.state.register(self.last_uses())
+        used, entries = self.last_uses()
         live = f"SELECT 1 FROM {self.held()} AS held WHERE {used_keys.same_key(self.join.match, 'held', 'used')}"
-        self.result.replace[USED] = self.state.query(f"SELECT * FROM {used} AS used WHERE EXISTS ({live})")
+        self.last = self.state.tables.add(f"SELECT * FROM {used} AS used WHERE EXISTS ({live})")
+        self.result.replace[USED] = made(self.state, f"SELECT * FROM {self.last[0]}", entries)
 
-    def last_uses(self) -> pa.Table:
-        """Return the last use of each key, with those of this step, which are no longer stored by themselves."""
-        if USED in self.result.replace:
-            return self.result.replace[USED]
-        new = self.result.store.pop(USED)
-        return self.state.query(used_keys.last_used(self.join.match, self.state, new))
+    def last_uses(self) -> tuple[str, int]:
+        """Return a table of the last use of each key, and how many there are.
+
+        Those of this step are among them, and are no longer stored by themselves.
+        """
+        if self.last is None:
+            new = self.result.store.pop(USED)
+            self.last = self.state.tables.add(used_keys.last_used(self.join.match, self.state, new))
+        return self.last
 
     def target_bytes(self, total: int, most: int) -> int:
         """Return how many bytes may stay; without rows that are closed it may be few enough already."""
@@ -134,45 +153,60 @@ class _Step:
                     self.remove(relation, self.state.query(f"SELECT {quote(RID)}, {quote(TIME)} FROM {past}"))
 
     def oldest(self, excess: int) -> pa.Table:
-        """Return side and id of the oldest rows that together take at least ``excess`` bytes.
+        """Return side, id and bytes of the oldest rows that together take at least ``excess`` bytes.
 
         No row takes less than its fixed part.  So the rows up to a time are enough, and only they are put in order.
         """
-        times = self.state.query(f"SELECT time FROM {self.held()}")["time"].to_numpy()
         enough = max(excess, 0) // min(row_width(self.result.store[side.value].schema) for side in Side)
-        last = np.partition(times, enough)[enough] if enough < len(times) else FOREVER
+        old, _ = self.state.tables.add(f"SELECT * FROM {self.held()} WHERE time <= {self.time_of(enough)}")
         return self.state.query(
-            f"SELECT side, rid FROM {self.held()} WHERE time <= {last} QUALIFY {excess} > "
+            f"SELECT side, rid, bytes FROM {old} QUALIFY {excess} > "
             "sum(bytes) OVER (ORDER BY time, tie_breaker, side, rid ROWS UNBOUNDED PRECEDING) - bytes"
         )
 
+    def time_of(self, rows: int) -> int:
+        """Return a time up to which more than so many rows are held, if there are so many: not much later than need be.
+
+        All times are divided into equal spans, whose rows are counted; rows without a time are before them.
+        """
+        dated = f"(SELECT CAST(time AS HUGEINT) AS time FROM {self.held()} WHERE time > {NEVER})"
+        ends = self.state.query(f"SELECT CAST(min(time) AS BIGINT), CAST(max(time) AS BIGINT) FROM {dated}")
+        first, last = (column[0].as_py() for column in ends.columns)
+        if first is None:
+            return NEVER
+        width = (last - first) // _SPANS + 1
+        counts = self.state.query(
+            f"SELECT CAST((time - {first}) // {width} AS INT) AS span, count(*) AS n FROM {dated} "
+            "GROUP BY ALL ORDER BY ALL"
+        )
+        undated = f"SELECT count(*) AS n FROM {self.held()} WHERE time = {NEVER}"
+        held = np.cumsum(counts["n"].to_numpy()) + self.state.query(undated)["n"][0].as_py()
+        place = int(np.searchsorted(held, rows, side="right"))
+        return FOREVER if place == len(held) else first + (counts["span"][place].as_py() + 1) * width - 1
+
     def least_used(self, excess: int) -> pa.Table:
-        """Return side and id of the rows of keys not used for longest; of the other keys, note when they were."""
-        held = self.state.register(self.state.query(f"SELECT * FROM {self.held()}"))
-        match = self.join.match
+        """Return side, id and bytes of the rows of keys not used for longest; note when the other keys were."""
+        state, match = self.state, self.join.match
         by, same_key = ", ".join(used_keys.key_names(match)), partial(used_keys.same_key, match)
-        last = self.last_uses()
-        used = self.state.register(last)
-        keys = self.state.query(
+        held, _ = state.tables.add(f"SELECT * FROM {self.held()}")
+        used, entries = self.last_uses()
+        keys, _ = state.tables.add(
             f"SELECT held.*, coalesce({quote(TIME)}, {NEVER}) AS used, coalesce(size, 0) AS size"
             f" FROM (SELECT {by}, sum(bytes) AS bytes, min(time) AS oldest FROM {held} GROUP BY {by}) AS held"
-            f" LEFT JOIN (SELECT *, {row_bytes_sql(last.schema)} AS size FROM {used}) AS used"
+            f" LEFT JOIN (SELECT *, {self.bytes_of_use} AS size FROM {used}) AS used"
             f" ON {same_key('held', 'used')}"
         )
-        excess += pc.sum(keys["size"]).as_py() or 0
+        excess += self.total("size", keys)
         order = f"ORDER BY used, oldest, hash({by}) ROWS UNBOUNDED PRECEDING"
         freed = f"sum(bytes + size) OVER ({order}) - bytes - size"
-        gone = self.state.register(
-            self.state.query(f"SELECT {by} FROM {self.state.register(keys)} QUALIFY {freed} < {excess}")
-        )
+        gone, _ = state.tables.add(f"SELECT {by} FROM {keys} QUALIFY {freed} < {excess}")
         live = f"SELECT 1 FROM {held} AS held WHERE {same_key('held', 'used')}"
         evicted = f"SELECT 1 FROM {gone} AS gone WHERE {same_key('gone', 'used')}"
-        self.result.replace[USED] = self.state.query(
-            f"SELECT * FROM {used} AS used WHERE EXISTS ({live}) AND NOT EXISTS ({evicted})"
+        self.result.replace[USED] = made(
+            state, f"SELECT * FROM {used} AS used WHERE EXISTS ({live}) AND NOT EXISTS ({evicted})", entries
         )
-        return self.state.query(
-            f"SELECT side, rid FROM {held} AS held JOIN {gone} AS gone ON {same_key('held', 'gone')}"
-        )
+        rows = f"{held} AS held JOIN {gone} AS gone ON {same_key('held', 'gone')}"
+        return state.query(f"SELECT side, rid, held.bytes FROM {rows}")
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -221,26 +255,42 @@ class _Step:
 
     def bytes_of(self, relation: str) -> int:
         """Return what a relation would take: new rows, and segments that are not forgotten as a whole."""
-        if relation in self.result.replace:
-            return table_bytes(self.result.replace[relation])
+        if relation in self.result.replace:  # last uses: those that are left, or none
+            return self.total(self.bytes_of_use, self.last[0]) if self.last is not None else 0
         new, low = self.result.store.get(relation), self.result.forget.get(relation, NEVER)
         return self.state.stored_bytes(relation, low) + (0 if new is None else table_bytes(new))
 
+    def total(self, sql: str, rows: str) -> int:
+        """Return a sum over rows."""
+        found = self.state.query(f"SELECT CAST(coalesce(sum({sql}), 0) AS BIGINT) FROM {rows}")
+        return int(found.column(0)[0].as_py())
+
+    @property
+    def bytes_of_use(self) -> str:
+        """SQL for what the last use of a key takes."""
+        assert self.new_uses is not None
+        return row_bytes_sql(self.new_uses.schema)
+
     # -- what becomes of rows --------------------------------------------------------------------------------------
 
-    def evict(self, side: Side, ids: pa.ChunkedArray, reason: Policy) -> None:
-        """Evict rows: count them, emit those that could still have been emitted alone, and remove them."""
-        if not len(ids):
+    def evict(self, side: Side, evicted: pa.Table, reason: Policy) -> None:
+        """Evict rows, of which ``evicted`` has ids and bytes.
+
+        They are counted and removed; those that could still have been emitted alone are.
+        """
+        if not evicted.num_rows:
             return
-        chosen = self.state.register(pa.table({RID: ids}))
-        rows = self.state.query(f"SELECT * FROM {self.live(side)} SEMI JOIN {chosen} USING ({quote(RID)})")
+        chosen = self.state.register(pa.table({RID: evicted["rid"]}))
+        emits = self.join.emit is EmitMode.FINAL and self.join.match.kind.emits_unmatched(side)
+        columns = "*" if emits or self.limits.keeps_rows else f"{quote(RID)}, {quote(TIME)}"
+        rows = self.state.query(f"SELECT {columns} FROM {self.live(side)} SEMI JOIN {chosen} USING ({quote(RID)})")
         name = self.limits.names[side.index]
         self.result.counters[f"evicted.{name}.{reason.value}"] = rows.num_rows
         if reason is not Policy.PER_KEY:  # a larger limit of bytes would not keep these
-            self.result.evicted_bytes += table_bytes(rows)
+            self.result.evicted_bytes += pc.sum(evicted["bytes"]).as_py()
         if self.limits.keeps_rows:
             self.result.evicted.append(Evicted(side.index, reason.value, rows))
-        if self.join.emit is EmitMode.FINAL and self.join.match.kind.emits_unmatched(side):
+        if emits:
             self.emit_unmatched(side, rows)
         gone = rows.select([RID, TIME])
         self.remove(side.value, gone)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from watersmeet.kernels.api import quote
+from watersmeet.kernels.api import in_one_table, most_kept, quote
 from watersmeet.kernels.multi_way.estimates import Estimates
 from watersmeet.kernels.multi_way.rows import StepRows
 from watersmeet.kernels.multi_way.statistics import Statistics
@@ -20,9 +20,15 @@ def terms(rows: StepRows, statistics: Statistics) -> Iterator[str]:
     for first, new in rows.new.items():
         if new.num_rows and (probes := _probes(rows, first, statistics.orders[first])) is not None:
             partial = f"({rows.match.rows_sql(first, rows.fresh[first])})"
-            for (found, on), builds in zip(probes, statistics.builds[first], strict=True):
+            for number, ((found, on), builds) in enumerate(zip(probes, statistics.builds[first], strict=True)):
                 # DuckDB builds its hash table over the second relation, which should be the smaller one
-                partial = f"({partial} JOIN ({found}) ON {on})" if builds else f"(({found}) JOIN {partial} ON {on})"
+                if builds:
+                    partial = f"({partial} JOIN ({found}) ON {on})"
+                    continue
+                if number:
+                    count = rows.count()
+                    partial = in_one_table(rows.state, f"SELECT * FROM {partial}", count, most_kept(count))
+                partial = f"(({found}) JOIN {partial} ON {on})"
             yield f"SELECT {rows.match.output_sql} FROM {partial}"
 
 
@@ -49,7 +55,7 @@ def update(statistics: Statistics, rows: StepRows) -> None:
     if statistics.are_due:
         statistics.grow_old()
         _add_to_sample(statistics, rows)
-        old = [rows.count(input) for input in sorted(rows.new)]
+        old = [rows.count_stored(input) for input in sorted(rows.new)]
         estimates = Estimates(rows.match, statistics.sample, old, new)
         statistics.choose_orders(estimates)
         for first in rows.new:

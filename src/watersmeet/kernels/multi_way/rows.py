@@ -57,11 +57,13 @@ class StepRows:
         found = self.state.rows_with_keys(store.relation, by, probes.rename_columns(by), *times)
         return store.read_sql(found)
 
-    def count_new(self) -> int:
-        """Return how many new rows all inputs have."""
-        return sum(new.num_rows for new in self.new.values())
+    def count(self) -> int:
+        """Return how many rows results are made of at most: new ones, and those that are due."""
+        times = (self.match.due_times(input, self.frontiers.before, self.frontiers.after) for input in self.due)
+        due = sum(self.state.most_rows(self.stores[0].relation, *each) for each in times)
+        return due + sum(int(new.num_rows) for new in self.new.values())
 
-    def count(self, input: int) -> int:
+    def count_stored(self, input: int) -> int:
         """Return how many rows an input's store holds."""
         return self.state.count(self.stores[input].relation, NEVER)
 

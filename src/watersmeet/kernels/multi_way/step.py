@@ -9,20 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import Changes, StepResult, made
+from watersmeet.kernels.api import Rows, StepResult, made_in_turn
 from watersmeet.kernels.multi_way import inner, left
 from watersmeet.kernels.multi_way.rows import StepRows
 from watersmeet.kernels.multi_way.statistics import Statistics
 
 
-def results(rows: StepRows, statistics: Mapping[str, Any]) -> tuple[Changes, dict[str, Any] | None]:
+def results(rows: StepRows, statistics: Mapping[str, Any]) -> tuple[Rows, dict[str, Any] | None]:
     """Form the results that are new in this step; return them and the statistics to store (None: of left joins)."""
     if rows.match.pads:
-        return made(rows.state, " UNION ALL ".join(left.terms(rows)) or _nothing(rows), rows.count_new()), None
+        return made_in_turn(rows.state, list(left.terms(rows)) or [_nothing(rows)], rows.count()), None
     known = Statistics.of(rows.match, statistics)
     inner.update(known, rows)
-    terms = " UNION ALL ".join(inner.terms(rows, known)) or _nothing(rows)
-    return made(rows.state, terms, rows.count_new(), joins_as_written=True), known.to_json()
+    terms = list(inner.terms(rows, known)) or [_nothing(rows)]
+    return made_in_turn(rows.state, terms, rows.count(), joins_as_written=True), known.to_json()
 
 
 def keep(result: StepResult, relation: str, rows: pa.Table, columns: Sequence[str], closed: int) -> None:

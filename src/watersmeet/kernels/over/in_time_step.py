@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, made, quote, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.over.carried import totals_of
 from watersmeet.kernels.sql import names_sql, same_values
-from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.over.in_time import OverInTime
@@ -36,8 +35,7 @@ _DUE = "$due"
 def run(kernel: OverInTime, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new rows, and the frontier's advance."""
     arriving = state.register(number_rows(rows, first_rid))
-    with StepTables(state.connection) as tables:
-        return _Step(kernel, state, tables, arriving, frontiers).run()
+    return _Step(kernel, state, arriving, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -46,7 +44,6 @@ class _Step:
 
     kernel: OverInTime
     state: StateView
-    tables: StepTables
     arriving: str
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
@@ -75,14 +72,15 @@ class _Step:
     def run(self) -> StepResult:
         kernel, before, after = self.kernel, self.frontiers.before, self.frontiers.after
         self.result.forget = {ROWS: self.low}
-        self.tables.make("arrived", self.arrived())
+        tables = self.state.tables
+        tables.make("arrived", self.arrived())
         self.result.store[ROWS] = self.state.query(
             f"SELECT {self.columns} FROM arrived WHERE {quote(TIME)} >= {self.low}"
         )
         if before == after:
             return self.result
-        self.tables.make("due", self.due())
-        if self.tables.count("due") == 0:
+        due = tables.make("due", self.due())
+        if due == 0:
             return self.result
         probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'} FROM due")
         touched = self.state.register(probes)
@@ -90,11 +88,11 @@ class _Step:
         is_touched = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         if kernel.rows_before:
             self.find(LAST, "last_before", probes, is_touched)
-        self.tables.make("context", self.context(is_touched))
-        self.tables.make("framed", self.framed())
+        tables.make("context", self.context(is_touched))
+        tables.make("framed", self.framed())
         if kernel.running:
             self.find(RUNNING, "so_far", probes, is_touched)
-        self.result.changes = self.state.query(self.results())
+        self.result.changes = made(self.state, self.results(), due)
         if kernel.rows_before:
             self.replace_last()
         if kernel.running:
@@ -123,7 +121,7 @@ class _Step:
     def find(self, relation: str, table: str, probes: pa.Table, where: str) -> None:
         """Make a table of the stored rows of a relation of touched partitions."""
         with StoredRows(self.state, relation).find(self.keys, probes, where, NEVER, FOREVER) as found:
-            self.tables.make(table, f"SELECT * FROM {found}" if found is not None else self.empty(relation))
+            self.state.tables.make(table, f"SELECT * FROM {found}" if found is not None else self.empty(relation))
 
     def empty(self, relation: str) -> str:
         """Return SQL for no row of a relation."""

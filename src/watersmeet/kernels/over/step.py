@@ -18,11 +18,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
-from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.api import (
+    FOREVER,
+    NEVER,
+    StateView,
+    StepFrontiers,
+    StepResult,
+    in_one_table,
+    made,
+    quote,
+    shift,
+)
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.sql import names_sql, same_values
-from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.over.kernel import Over, Value
@@ -35,8 +44,7 @@ _MOST_NARROWED = 1_000_000  # DuckDB's max(x, n) takes no more
 def run(kernel: Over, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows."""
     arriving = state.register(number_rows(rows, first_rid))
-    with StepTables(state.connection) as tables:
-        return _Step(kernel, state, tables, arriving, first_rid, frontiers).run()
+    return _Step(kernel, state, arriving, first_rid, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -45,7 +53,6 @@ class _Step:
 
     kernel: Over
     state: StateView
-    tables: StepTables
     arriving: str
     first_rid: int
     frontiers: StepFrontiers
@@ -82,16 +89,17 @@ class _Step:
         ends = self.kernel.final and self.frontiers.before != self.frontiers.after
         if self.kernel.end is not None:
             self.result.forget = dict.fromkeys(self.stored.relations, self.low)
-        self.tables.make("arrived", self.arrived())
-        is_new = self.tables.count("arrived") > 0
+        tables = self.state.tables
+        is_new = tables.make("arrived", self.arrived()) > 0
         if not is_new and not ends:
             return self.result
-        self.find()
-        self.tables.make("after", self.after())
-        if self.kernel.final:
-            self.result.changes = self.state.query(self.ended()) if ends else None
-        else:
-            self.result.changes = self.state.query(self.difference())
+        touched = self.find()
+        touched += tables.make("after", self.after())
+        if not self.kernel.final:
+            self.result.changes = made(self.state, self.difference(), touched)
+        elif ends:
+            due = self.state.most_rows(ROWS, self.low_stored, self.frontiers.after)
+            self.result.changes = made(self.state, self.ended(touched + due), touched + due)
         if is_new:
             self.keep()
         return self.result
@@ -161,15 +169,15 @@ class _Step:
             for name, _, descending in self.kernel.order
         ]
 
-    def find(self) -> None:
-        """Make the table of stored rows of the partitions that arrived rows are in."""
+    def find(self) -> int:
+        """Make the table of stored rows of the partitions that arrived rows are in; return how many they are."""
         probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'} FROM arrived")
         touched = self.state.register(probes)
         same = same_values("p", "s", self.keys)
         where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         with self.stored.find(self.keys, probes, where, self.low_stored, FOREVER) as found:
             rows = found or "(SELECT * FROM arrived WHERE FALSE)"
-            self.tables.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
+            return self.state.tables.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
 
     @property
     def low_stored(self) -> int:
@@ -246,15 +254,16 @@ class _Step:
         was, now = self.results("before"), self.results("after")
         return f"WITH was AS MATERIALIZED ({was}), now AS MATERIALIZED ({now}) {' UNION ALL '.join(parts)}"
 
-    def ended(self) -> str:
-        """Return SQL for the results of the partitions that end."""
+    def ended(self, of_rows: int) -> str:
+        """Return SQL for the results of the partitions that end, which have so many rows at most."""
         low, high, time = self.low_stored, self.frontiers.after, quote(TIME)
         columns = f"{self.columns}, {time}"
         parts = [f"SELECT {columns} FROM after WHERE {time} BETWEEN {low} AND {high}"]
         if (stored := self.stored.between(low, high)) is not None:
             untouched = f"{quote(RID)} NOT IN (SELECT {quote(RID)} FROM before)"
             parts.append(f"SELECT {columns} FROM {stored} AS s WHERE {untouched}")
-        return self.emitted(f"({self.results('(' + ' UNION ALL '.join(parts) + ')')})", None)
+        rows = in_one_table(self.state, " UNION ALL ".join(parts), of_rows)
+        return self.emitted(f"({self.results(rows)})", None)
 
     # -- state -----------------------------------------------------------------------------------------------------
 

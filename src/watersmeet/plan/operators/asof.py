@@ -52,6 +52,12 @@ class AsofOperator(PhysicalOperator):
         """If it waits for the frontier; otherwise a row is joined with what is there."""
         return isinstance(self.kernel, AsofJoin)
 
+    @property
+    def waiting(self) -> str | None:
+        """Left rows, where only the frontier says when they are final."""
+        waits = isinstance(self.kernel, AsofJoin) and self.kernel.match.direction is Direction.BACKWARD
+        return Side.LEFT.value if waits else None
+
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Kind, keys, which row is picked, and what bounds the state of each side."""
         match = self.kernel.match

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from watersmeet.kernels.ordered import OrderedEmit
+from watersmeet.kernels.ordered import WAITING, OrderedEmit
 from watersmeet.plan.explain_phrases import input_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.lags import lag_of
@@ -29,6 +29,11 @@ class OrderedOperator(PhysicalOperator):
     def takes_pieces(self) -> bool:
         """Always."""
         return True
+
+    @property
+    def waiting(self) -> str:
+        """The rows that are not final."""
+        return WAITING
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """One line."""

@@ -16,6 +16,7 @@ from watersmeet.expressions.type_groups import FRACTIONS, INTEGERS, MAX_DIGITS, 
 from watersmeet.kernels.aggregate.functions import same_float
 from watersmeet.kernels.over.carried import RANKS, Running
 from watersmeet.kernels.over.in_time import OverInTime
+from watersmeet.kernels.over.in_time_step import ROWS
 from watersmeet.kernels.over.kernel import Value
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.emission import final_in_time
@@ -38,6 +39,11 @@ class InTimeOperator(PhysicalOperator):
     def takes_pieces(self) -> bool:
         """Always."""
         return True
+
+    @property
+    def waiting(self) -> str:
+        """The rows that are not final, and some that frames reach back to."""
+        return ROWS
 
     @property
     def added_types(self) -> Mapping[str, pa.DataType]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from watersmeet.kernels.api import Side
-from watersmeet.kernels.sliding import SlidingJoin, wait_for_partners
+from watersmeet.kernels.sliding import WAITING, SlidingJoin, wait_for_partners
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Join, timed
@@ -25,6 +25,11 @@ class SlidingOperator(IntervalOperator):
     kernel: SlidingJoin
     time: str  # the probe side's, as users write it
     is_whole: bool  # whether results of all buckets are in order, there being one
+
+    @property
+    def waiting(self) -> str:
+        """Probe rows."""
+        return WAITING
 
     @property
     def reaches(self) -> dict[Side, int | None]:
