@@ -23,7 +23,7 @@ from tests.support.jobs import PATIENCE_SECONDS, json_rows, run_job
 from tests.support.kafka_broker import Broker
 from tests.support.workers import workers
 from watersmeet import QueryMode, Session
-from watersmeet.errors import CheckpointError, ConfigError, UnsupportedError
+from watersmeet.errors import CheckpointError, ConfigError, LimitError, UnsupportedError
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.session.results import Started
 
@@ -231,6 +231,30 @@ def test_rows_are_printed_as_they_come(
     wait_for(lambda: len(shown) == 2, query)
     assert sorted(shown) == [(1, (1, 2)), (1, (2, 4))]
     query.stop()
+
+
+def test_the_limit_of_a_join_is_that_of_all_its_buckets(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session
+) -> None:
+    """All rows have one key, and take most of the limit: more than an even share, which a bucket had once."""
+    o, p = new_topic(1), new_topic(1)
+    for name, topic in {"o": o, "p": p}.items():
+        session.sql(f"CREATE STREAM {name} (id BIGINT, k BIGINT) {options(broker, topic)}")
+    shown: list[tuple[Any, ...]] = []
+    session.show = lambda names, changes, batch: shown.extend(changes)
+    query = started(
+        session,
+        "SELECT o.id, p.id AS pid FROM o JOIN p ON o.k = p.k "
+        "SETTINGS epoch = '1 second', buckets = 2, join_max_buffered_bytes = 6000",
+    )
+    broker.produce(spark, o, [json.dumps({"id": number, "k": 1}) for number in range(100)])
+    for partner in (1, 2):  # in an epoch each
+        broker.produce(spark, p, [json.dumps({"id": partner, "k": 1})])
+        wait_for(lambda count=100 * partner: len(shown) == count, query)  # type: ignore[misc]
+        wait_for(lambda: query.report().state_bytes > 3000, query)
+    broker.produce(spark, o, [json.dumps({"id": number, "k": 2}) for number in range(100)])
+    with pytest.raises(LimitError, match="has reached its limit"):
+        wait_for(lambda: False, query)
 
 
 def test_results_of_several_stages_wait_for_no_later_record(

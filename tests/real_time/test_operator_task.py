@@ -23,7 +23,7 @@ from watersmeet.runtime.real_time.operator_task import EPOCH, LiveOperatorTask, 
 
 def test_a_batch_without_rows_does_not_end_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     (bundle,) = bundled([mark_frame(3, 0, "", 7)], 5)
-    task = LiveOperatorTask({}, "run", Epochs("", 0, 0, None), MemorySetting(1 << 30), None)
+    task = LiveOperatorTask({}, "run", Epochs("", 0, 0, None), MemorySetting(1 << 30), None, {})
 
     taken = Event()
 

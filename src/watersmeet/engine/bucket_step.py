@@ -128,7 +128,7 @@ class OpenBucket:
         most = self._max_step_bytes if self._spec.takes_pieces else None
         self._log.begin_batch(self._manifest.step + 1)
         received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
-        for piece, is_last in in_pieces(received, most, self._spec.retracted_by):
+        for piece, is_last in in_pieces(received, most, self._spec.retracted_by, self._spec.taken_last):
             yield from self._take_step(piece, others, is_last=is_last)
 
     def _take_step(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,14 +33,20 @@ class Inbox:
 
 
 def in_pieces(
-    frames: Iterable[Frame], max_bytes: int | None, retracted_by: Mapping[int, Sequence[str]]
+    frames: Iterable[Frame],
+    max_bytes: int | None,
+    retracted_by: Mapping[int, Sequence[str]],
+    taken_last: Collection[int] = (),
 ) -> Iterator[tuple[list[Frame], bool]]:
     """Divide the frames of a batch into those of several steps, each with rows of about ``max_bytes`` or one frame.
 
     Yields them with whether they are the last.  The last have all frames that are not rows: so frontiers advance when
     all rows are there.  ``retracted_by`` names the hash columns that a row shares with its retraction, by input: these
-    two come in one step.  Without ``max_bytes``, there is one step.
+    two come in one step.  The rows of inputs that are ``taken_last`` come after those of others.  Without
+    ``max_bytes``, there is one step.
     """
+    if taken_last and max_bytes is not None:
+        frames = sorted(frames, key=lambda frame: frame.input in taken_last)
     if retracted_by and max_bytes is not None:
         yield from _by_key(frames, max_bytes, retracted_by)
     else:

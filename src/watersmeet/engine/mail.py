@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryFile
 from typing import IO
 
-import pyarrow as pa
-
 from watersmeet.engine.frames import Frame
+from watersmeet.state.mapped_file import MappedFile
 
 #: Payloads of so many bytes stay in memory.
 _HELD_BYTES = 16 * 1024 * 1024
@@ -39,14 +37,18 @@ class Mail:
         self._frames.append(frame)
 
     def take(self) -> Iterator[Frame]:
-        """Yield the frames in their order, once; payloads in the file are mapped into memory."""
+        """Yield the frames in their order, once; payloads in the file are mapped into memory, so many bytes at once."""
         frames, self._frames = self._frames, []
         if self._file is None:
             yield from frames
             return
         with self._file as file:
-            file.flush()
-            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            mapped = MappedFile(file)
+        read = 0
         for number, frame in enumerate(frames):
             start, size = self._places.get(number, (0, 0))
-            yield replace(frame, payload=pa.py_buffer(mapped[start : start + size])) if size else frame
+            yield replace(frame, payload=mapped.buffer.slice(start, size)) if size else frame
+            read += size
+            if read > self.held_bytes:
+                mapped.release()
+                read = 0

@@ -137,6 +137,7 @@ class OperatorSpec:
     hot: HotBounds | None = None  # how much of each bucket's state is in memory, the rest on disk (None: all of it)
     accepts_late: bool = False  # no window ever closes: rows are never late
     takes_pieces: bool = False  # a batch may be taken in several steps, a row and its retraction in one
+    taken_last: tuple[int, ...] = ()  # inputs whose rows come after those of others, where a batch takes several steps
     waiting: str | None = None  # the relation whose rows are due once the frontier has passed them (engine/stages.py)
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)
     hashed: tuple[HashedKeys, ...] = ()  # by input: where stored rows have their keys

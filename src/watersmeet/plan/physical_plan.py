@@ -201,6 +201,11 @@ class PhysicalOperator(ABC):
         return False
 
     @property
+    def taken_last(self) -> tuple[int, ...]:
+        """Inputs whose rows come after those of others, where the rows of a batch come in several steps."""
+        return ()
+
+    @property
     def waiting(self) -> str | None:
         """The relation whose rows are results, or probe for them, once the frontier has passed them; None: no such."""
         return None

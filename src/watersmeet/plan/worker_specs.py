@@ -83,6 +83,7 @@ def operator_specs(
                 hot=_hot_bounds(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
                 takes_pieces=operator.takes_pieces and _keeps_retractions_together(operator),
+                taken_last=operator.taken_last,
                 waiting=operator.waiting,
                 spread=_spread_rule(plan, operator, own_buckets),
                 hashed=operator.hashed,

@@ -1,4 +1,4 @@
-"""The sizes of an operator's buckets after each batch, as names of empty files beside the checkpoint.
+"""The sizes of an operator's buckets after each batch, or epoch, as names of empty files beside the checkpoint.
 
     FOLDER/QUERY/OPERATOR/BATCH/BUCKET-BYTES
 
@@ -9,13 +9,14 @@ Two attempts at a batch may report different sizes of a bucket, if they stored r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.fs
 
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError
 from watersmeet.filesystems import filesystem_of
 from watersmeet.runtime.exchange import batch_id, query_id
@@ -60,6 +61,12 @@ class BucketSizeFiles:
                 f"the sizes of buckets in {folder} cannot be read or written by a worker: {str(error).splitlines()[0]}",
                 hint="let all workers write there, and resume",
             ) from None
+
+
+def size_files(specs: Iterable[OperatorSpec], folder: str | None) -> dict[str, BucketSizeFiles]:
+    """Return the logs of the operators that have a limit and several buckets, by name; none without a folder."""
+    limited = [spec for spec in specs if spec.max_state_bytes is not None and len(spec.buckets) > 1]
+    return {spec.name: BucketSizeFiles(folder, f"{spec.name}-{spec.fingerprint}") for spec in limited if folder}
 
 
 def _entries(filesystem: pyarrow.fs.FileSystem, path: str) -> list[pyarrow.fs.FileInfo]:

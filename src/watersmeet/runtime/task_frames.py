@@ -18,7 +18,7 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.plan.shared_results import receiver
 from watersmeet.plan.task_specs import Arrival, Task, Tasks
-from watersmeet.runtime.bucket_size_files import BucketSizeFiles
+from watersmeet.runtime.bucket_size_files import size_files
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.memory_setting import MemorySetting
@@ -83,7 +83,7 @@ class TaskFrames:
             self.folder,
             self.exchange,
             {spec.name: hot_keys for spec in specs if (hot_keys := self._hot_keys(spec)) is not None},
-            {spec.name: sizes for spec in specs if (sizes := self._sizes(spec)) is not None},
+            size_files(specs, self.resources.size_folder),
         )
         with own_workers(self.spark):
             return arriving.groupBy("bucket").transformWithStateInPandas(
@@ -134,11 +134,6 @@ class TaskFrames:
         if spec.spread is None or self.resources.hot_key_folder is None:
             return None
         return HotKeyFiles(self.resources.hot_key_folder, f"{spec.name}-{spec.fingerprint}")
-
-    def _sizes(self, spec: OperatorSpec) -> BucketSizeFiles | None:
-        if spec.max_state_bytes is None or len(spec.buckets) == 1 or self.resources.size_folder is None:
-            return None
-        return BucketSizeFiles(self.resources.size_folder, f"{spec.name}-{spec.fingerprint}")
 
 
 def control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:

@@ -49,8 +49,13 @@ class AsofOperator(PhysicalOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """If it waits for the frontier; otherwise a row is joined with what is there."""
-        return isinstance(self.kernel, AsofJoin)
+        """If it waits for the frontier, or joins a row with what is there: then versions come first."""
+        return isinstance(self.kernel, (AsofJoin, AsofAtOnce))
+
+    @property
+    def taken_last(self) -> tuple[int, ...]:
+        """Left rows that are joined at once, with all versions of their batch."""
+        return (Side.LEFT.index,) if isinstance(self.kernel, AsofAtOnce) else ()
 
     @property
     def waiting(self) -> str | None:

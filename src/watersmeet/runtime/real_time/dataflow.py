@@ -19,6 +19,7 @@ from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.shared_results import receiver
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
+from watersmeet.runtime.bucket_size_files import size_files
 from watersmeet.runtime.dataflow import tasks_of
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.metrics import METRICS, observed_counters
@@ -112,6 +113,7 @@ def build_live(
                 epochs,
                 resources.memory,
                 resources.side_folder,
+                size_files(specs, resources.size_folder),
             )
             shuffled = reduce(DataFrame.unionAll, frames).repartition(len(buckets), "bucket")
             with own_workers(spark):

@@ -26,6 +26,7 @@ from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.settle import settled
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import write_side_rows
+from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.epochs import Epochs
@@ -58,7 +59,8 @@ class LiveOperatorTask:
     """Runs the buckets of a stage's operators whose frames come to this task.
 
     ``operators`` are those of the stage, by their number in the query, in the order in which rows pass them.  The last
-    one of the query yields rows of ``result_schema``, all others bundles.  For ``run_id`` see ``OperatorTask``.
+    one of the query yields rows of ``result_schema``, all others bundles.  For ``run_id`` and ``sizes`` see
+    ``OperatorTask``.
     """
 
     operators: Mapping[int, LiveOperator]
@@ -66,6 +68,7 @@ class LiveOperatorTask:
     epochs: Epochs
     memory: MemorySetting
     side_folder: str | None
+    sizes: Mapping[str, BucketSizeFiles]
 
     @property
     def schema(self) -> pa.Schema:
@@ -172,7 +175,14 @@ class _Bucket:
         self._store: EpochStore = task.epochs.open("operators", spec.name, str(number))
         memory = task.memory.here()
         working_set = working_sets(memory).get(task.run_id, spec.name, str(number))
-        self._bucket = OpenBucket(spec, number, self._store, working_set, max_step_bytes=memory.step_bytes)
+        self._bucket = OpenBucket(
+            spec,
+            number,
+            self._store,
+            working_set,
+            sizes=task.sizes.get(spec.name),
+            max_step_bytes=memory.step_bytes,
+        )
         self._side: list[pa.Table] = []
 
     def step(self, frames: Sequence[Frame]) -> Outbox:

@@ -77,7 +77,9 @@ class RealTime:
             starts = log.read()
             run, first, base = next_run(starts, log.committed())
             origin = starts[0] if starts else self._origin(sources, buckets)
-            resources = Resources(memory_setting(spark, settings.worker_memory), job.checkpoint.side)
+            resources = Resources(
+                memory_setting(spark, settings.worker_memory), job.checkpoint.side, size_folder=job.checkpoint.sizes
+            )
             epochs = Epochs(job.checkpoint.epochs(stored), run, first, base)
             kept = {} if stored is None else stored.kept_buckets
             joint = None if stored is None else stored.tasks
