@@ -5,8 +5,9 @@
 
 A join of two streams on Spark, two cores: N rows a side, each with a text of --value-mb megabytes that does not
 compress, and --keys different keys.  Results hold both texts, and are counted and dropped.  ``--within`` gives the join
-a window that holds all rows.  SOURCE is ``files`` (Parquet) or ``embedded``.  Figures are resident sizes: the peak of
-the largest Python process as the kernel counts it, pages of shared libraries and of mapped files included.
+a window that holds all rows.  SOURCE is ``files`` (Parquet), ``embedded`` or ``kafka`` (JSON).  Figures are resident
+sizes: the peak of the largest Python process as the kernel counts it, pages of shared libraries and of mapped files
+included.
 """
 
 from __future__ import annotations
@@ -15,22 +16,29 @@ import argparse
 import json
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.arguments import count
 from benchmarks.engines import SETTINGS
 from benchmarks.memory import Peak
+from tests.support.kafka_broker import kafka_broker
+from tests.support.spark_jars import package_jars
 
 if TYPE_CHECKING:
     from watersmeet import QueryMode, Session
 
 _PATIENCE_SECONDS = 3600
 _MEGABYTE = 1_000_000
+_MOST_BYTES = 100_000_000  # of a record
 
 
 def main() -> None:
@@ -46,14 +54,18 @@ def main() -> None:
     arguments.add_argument("--keys", type=count, default=20)
     arguments.add_argument("--join", choices=("inner", "left", "full", "left semi", "left anti"), default="inner")
     arguments.add_argument("--within", action="store_true")
-    arguments.add_argument("--source", choices=("files", "embedded"), default="files")
+    arguments.add_argument("--source", choices=("files", "embedded", "kafka"), default="files")
     options = arguments.parse_args()
     setting = parse_settings({"worker_memory": options.memory}).worker_memory
     assert setting is not None
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, ExitStack() as stack:
+        folder, config, broker = Path(name), SETTINGS, ""
         _write(folder, options.rows, options.value_mb * _MEGABYTE, options.keys)
-        session = watersmeet.connect(workspace=folder / "workspace", master="local[2]", config=SETTINGS)
+        if options.source == "kafka":
+            broker = stack.enter_context(kafka_broker()).address
+            _produce(folder, broker)
+            config = {**SETTINGS, "spark.jars": ",".join(package_jars("kafka"))}
+        session = watersmeet.connect(workspace=folder / "workspace", master="local[2]", config=config)
         session.sql("CREATE STREAM nothing WITH (connector = 'blackhole')")
         for side in "lr":
             columns = f"k BIGINT, {side} STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts"
@@ -61,6 +73,9 @@ def main() -> None:
             if options.source == "embedded":
                 session.sql(f"CREATE STREAM {side} ({columns}); CREATE STREAM {side}_files ({columns}) {files}")
                 _run(session, f"INSERT INTO {side} SELECT * FROM {side}_files", QueryMode.DRAIN)
+            elif options.source == "kafka":
+                topic = f"WITH (connector = 'kafka', brokers = '{broker}', topic = '{side}', format = 'json')"
+                session.sql(f"CREATE STREAM {side} ({columns}) {topic}")
             else:
                 session.sql(f"CREATE STREAM {side} ({columns}) {files}")
         selected = "l.k, l.l" if options.join.startswith("left ") else "l.k, l.l, r.r"
@@ -109,6 +124,18 @@ def _write(folder: Path, rows: int, nbytes: int, keys: int) -> None:
         times = pa.array(1_700_000_000_000_000 + np.arange(rows) * 1_000 + number, pa.timestamp("us", tz="UTC"))
         table = pa.table({"k": np.arange(rows) % keys, side: texts, "ts": times})
         pq.write_table(table, folder / side / "1.parquet")
+
+
+def _produce(folder: Path, broker: str) -> None:
+    """Send the rows of each side to a topic of its name, as JSON."""
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": broker, "message.max.bytes": _MOST_BYTES}
+    admin, producer = AdminClient(client), Producer(client)
+    for side in "lr":
+        topic = NewTopic(side, num_partitions=2, replication_factor=1, config={"max.message.bytes": str(_MOST_BYTES)})
+        admin.create_topics([topic])[side].result(_PATIENCE_SECONDS)
+        for row in pq.read_table(folder / side / "1.parquet").to_pylist():
+            producer.produce(side, json.dumps({**row, "ts": row["ts"].isoformat()}))
+            producer.flush(_PATIENCE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIE, TIME
-from watersmeet.engine.bytes_at_once import bytes_at_once
 from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
 from watersmeet.engine.gathering import gathered
 from watersmeet.engine.hot_keys import NO_ENTRY, Entry, HotKeys, KeySample, assign_spread_rows, rows_to_copy
@@ -26,6 +25,7 @@ from watersmeet.engine.ties import last_tie, with_ties
 from watersmeet.errors import ConnectorError
 from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.kernels.api import NEVER
+from watersmeet.state.bytes_at_once import bytes_at_once
 
 #: Event times further from the epoch than this are out of range: adding a window could overflow.
 GREATEST_TIME = 2**62

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from watersmeet.columns import SEQUENCE, TP_TIME
-from watersmeet.engine.bytes_at_once import bytes_at_once
 from watersmeet.errors import ConnectorError, OutageError
 from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of
+from watersmeet.state.bytes_at_once import bytes_at_once
 
 #: At most so many rows are read at once.
 _ROWS = 131_072

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from watersmeet.columns import PART, SEQUENCE, TP_HEADERS, TP_OFFSET, TP_PARTITION, TP_TIME
 from watersmeet.errors import ConnectorError, OutageError
 from watersmeet.records.kafka_errors import may_pass
+from watersmeet.state.bytes_at_once import bytes_at_once
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 #: The columns of Spark's Kafka reader that connectors/kafka/source.py reads.
@@ -56,8 +57,9 @@ _SETTINGS = {
 }
 _MESSAGES = 2_000
 _MOST_RECORDS = 50_000
-_MOST_BYTES = 32 << 20
 _WAIT_SECONDS = 0.5
+#: The largest of the last records that were read of a topic, in bytes.
+_last_sizes: dict[str, int] = {}
 #: Longer outages are the query's to wait for, which shows them.
 _PATIENCE_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
@@ -151,7 +153,7 @@ def read_range(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Kafk
     for messages in _consumed(wanted, settings):
         gathered += messages
         nbytes += sum(map(len, messages))
-        if len(gathered) >= _MOST_RECORDS or nbytes >= _MOST_BYTES:
+        if len(gathered) >= _MOST_RECORDS or nbytes >= bytes_at_once(nbytes, len(gathered)):
             yield message_records(gathered, wanted.topic, wanted.partition)
             gathered, nbytes = [], 0
     if gathered:
@@ -168,19 +170,22 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
     """Yield the messages of a range as they come.
 
     Offsets have gaps where records were compacted, were aborted or mark the end of a transaction, so the range may end
-    with no message: then librdkafka reports the end of the partition.
+    with no message: then librdkafka reports the end of the partition.  As many are asked for as have about the bytes
+    that are read at once, going by the last ones of the topic; only one at first.
     """
-    position = wanted.start
+    position, last = wanted.start, _last_sizes.get(wanted.topic)
     with _assigned(wanted, settings) as consumer:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while position < wanted.end:
+            fitting = 1 if last is None else max(int(bytes_at_once(last, 1) / max(last, 1)), 1)
             # librdkafka waits until it has as many as are asked for: no more than the range can have
-            before, found = position, consumer.consume(min(_MESSAGES, wanted.end - position), _WAIT_SECONDS)
+            before, found = position, consumer.consume(min(_MESSAGES, fitting, wanted.end - position), _WAIT_SECONDS)
             messages = [message for message in found if message.error() is None]
             if len(messages) < len(found):
                 reports = (message for message in found if message.error() is not None)
                 position = max(position, *(_after(message, wanted) for message in reports))
             if messages:
+                last = _last_sizes[wanted.topic] = max(map(len, messages))
                 position = max(position, offset_of(messages[-1]) + 1)
                 if position > wanted.end:
                     messages = messages[: bisect_left(messages, wanted.end, key=offset_of)]
