@@ -93,7 +93,7 @@ QUERIES = {
     ),
     "sessions": Query(
         "SELECT session_window.start, k, count(*) AS n, max(note) AS said FROM l "
-        "GROUP BY session_window(ts, '{millis} milliseconds'), k EMIT FINAL",
+        "GROUP BY session_window(ts, '{gap} milliseconds'), k EMIT FINAL",
         streams="l",
     ),
     "top": Query(
@@ -143,7 +143,8 @@ def _measure(name: str, folder: Path, setting: int | None, options: argparse.Nam
     limit = "" if "join_max_buffered_bytes" in query.settings else _NO_LIMIT
     memory = f"worker_memory = '{options.memory}'" if setting else ""
     settings = [each for each in (query.settings, limit, memory) if each]
-    text = query.sql.format(millis=options.held * options.rows * _GAP // 1000, keys=_keys(options))
+    millis = options.held * options.rows * _GAP // 1000
+    text = query.sql.format(millis=millis, gap=millis // 4, keys=_keys(options))
     text += f" SETTINGS {', '.join(settings)}" if settings else ""
     began = time.monotonic()
     with Peak() as peak:

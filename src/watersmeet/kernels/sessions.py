@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, in_one_table, made, quote
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, in_one_table, made, quote, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import number_rows
@@ -64,9 +64,10 @@ class Sessions:
         rid, time = quote(RID), quote(TIME)
         parts = [f"SELECT * FROM {new}"]
         columns = ", ".join((*(quote(name) for name, _, _ in self.keys), *self._kept, rid, time))
-        if (held := stored.live()) is not None:
+        high = shift(frontiers.after, -1)  # a row that continues a session whose end < F comes before F
+        if (held := stored.between(NEVER, high)) is not None:
             parts.append(f"SELECT {columns} FROM {held}")
-        rows = in_one_table(state, " UNION ALL ".join(parts), inputs[0].num_rows + state.most_rows(_ROWS))
+        rows = in_one_table(state, " UNION ALL ".join(parts), inputs[0].num_rows + state.most_rows(_ROWS, NEVER, high))
         due = f"SELECT * FROM ({self._with_bounds(rows)}) WHERE e < {frontiers.after}"
         ended = state.tables.make("ended", due)
         items = [f"{kept} AS {quote(name)}" for kept, (name, _) in zip(self._kept, self.output, strict=True)]

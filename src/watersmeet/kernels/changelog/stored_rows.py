@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from watersmeet.columns import RID
 from watersmeet.kernels.api import (
-    FOREVER,
     GONE,
     MANY_RESULTS,
     NEVER,
@@ -76,12 +75,8 @@ class StoredRows:
         """The relation and its logs."""
         return self.relations_of(self.relation)[: 3 if self.counted else 2]
 
-    def live(self) -> str | None:
-        """Return SQL for all rows that still hold, with their counts; None if no row is stored."""
-        return self.between(NEVER, FOREVER)
-
     def between(self, low: int, high: int) -> str | None:
-        """Return SQL for the rows with ``low <= $t <= high`` that hold; None if no row is stored there."""
+        """Return SQL for the rows with ``low <= $t <= high`` that hold, with their counts; None if none is stored there."""
         stored = self.state.scan(self.relation, low, high)
         if stored is None:
             return None
