@@ -174,7 +174,7 @@ class OpenBucket:
             return StepResult()
         working_set.statistics = manifest.statistics
         try:
-            with _kernel_errors(spec.name):
+            with _step_errors(spec.name):
                 result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
                 for query, changes in enumerate([result.changes, *result.further]):
                     pieces = () if changes is None else pieces_of(changes)
@@ -250,8 +250,8 @@ def first_manifest(spec: OperatorSpec, bucket: int) -> Manifest:
 
 
 @contextmanager
-def _kernel_errors(operator: str) -> Iterator[None]:
-    """Raise what DuckDB raises while a kernel runs as an error of the query."""
+def _step_errors(operator: str) -> Iterator[None]:
+    """Raise what DuckDB raises while a step runs as an error of the query."""
     try:
         yield
     except duckdb.OutOfMemoryException as error:

@@ -42,11 +42,15 @@ def in_pieces(
 
     Yields them with whether they are the last.  The last have all frames that are not rows: so frontiers advance when
     all rows are there.  ``retracted_by`` names the hash columns that a row shares with its retraction, by input: these
-    two come in one step.  The rows of inputs that are ``taken_last`` come after those of others.  Without
-    ``max_bytes``, there is one step.
+    two come in one step.  Where there are several, the rows of inputs that are ``taken_last`` come after all others.
+    Without ``max_bytes``, there is one step.
     """
     if taken_last and max_bytes is not None:
-        frames = sorted(frames, key=lambda frame: frame.input in taken_last)
+        frames = list(frames)
+        if sum(len(frame.payload) for frame in frames if frame.kind.has_rows) > max_bytes:
+            first = [frame for frame in frames if frame.kind.has_rows and frame.input not in taken_last]
+            yield from ((piece, False) for piece, _ in in_pieces(first, max_bytes, retracted_by) if piece)
+            frames = [frame for frame in frames if not frame.kind.has_rows or frame.input in taken_last]
     if retracted_by and max_bytes is not None:
         yield from _by_key(frames, max_bytes, retracted_by)
     else:

@@ -37,7 +37,10 @@ class Mail:
         self._frames.append(frame)
 
     def take(self) -> Iterator[Frame]:
-        """Yield the frames in their order, once; payloads in the file are mapped into memory, so many bytes at once."""
+        """Yield the frames in their order, once; payloads in the file are mapped into memory.
+
+        Pages of those that have been taken are given back now and then.
+        """
         frames, self._frames = self._frames, []
         if self._file is None:
             yield from frames

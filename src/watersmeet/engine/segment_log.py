@@ -26,7 +26,7 @@ from watersmeet.state.working_set import WorkingSet
 class SegmentLog:
     """A bucket's segments in all places that hold them: manifest, store, working set, and copies on local disk.
 
-    Segments are named by their ``batch``, and by the ``step`` of it that wrote them: a batch may take several.
+    Segments are named by their ``batch``, and by the ``part`` of it that wrote them: a batch may take several steps.
     """
 
     manifest: Manifest
@@ -34,11 +34,11 @@ class SegmentLog:
     working_set: WorkingSet
     copies: LocalCopies | None
     batch: int = 0
-    step: int = 0
+    part: int = 0
 
     def begin_batch(self, number: int) -> None:
         """Number the steps of a batch from 0 on."""
-        self.batch, self.step = number, 0
+        self.batch, self.part = number, 0
 
     def load(self, segment: Segment) -> pa.Table:
         """Read a segment that the working set lacks, from a local copy if there is one."""
@@ -48,7 +48,7 @@ class SegmentLog:
     def add(self, relation: str, rows: pa.Table) -> None:
         """Write rows (at least one), of which large values may be kept by the working set, as a segment."""
         rows = self.working_set.values.whole(rows)
-        step = f"{self.batch}.{self.step}" if self.step else str(self.batch)
+        step = f"{self.batch}.{self.part}" if self.part else str(self.batch)
         segment = write_segment(self.store, step, relation, rows)
         self.manifest.segments.append(segment)
         self.working_set.add(segment, rows)
@@ -67,7 +67,8 @@ class SegmentLog:
 def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_step_bytes: int | None = None) -> None:
     """Drop segments that are expired or replaced, add the new rows, and merge small segments: the end of a step.
 
-    ``width`` is the kernel's partition width.  Nothing holds more than ``max_step_bytes`` of stored rows at once.
+    ``width`` is the kernel's partition width.  Rows that are made in pieces become segments of about
+    ``max_step_bytes``, and no merge reads more.
     """
     # these may read what they replace
     replacing = {relation: list(_set_aside(rows, max_step_bytes)) for relation, rows in result.replace.items()}
@@ -85,7 +86,7 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_ste
         _add(log, relation, rows, width)
     for group in plan_merges(log.manifest.segments, width, max_step_bytes):
         _merge(log, group, result.forget.get(group[0].relation, NEVER))
-    log.step += 1
+    log.part += 1
 
 
 def _set_aside(rows: Rows, max_bytes: int | None) -> Iterator[tuple[pa.Table, MappedFile | None]]:

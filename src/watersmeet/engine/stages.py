@@ -1,8 +1,8 @@
-"""The stages of a step whose frontier passes more stored rows than a step may hold: it advances bit by bit.
+"""The stages of a step whose frontier passes more stored rows than a step may hold: it advances in stages.
 
 An input that was silent holds the frontier back while others go on.  When it comes back, all that waited is due, and
 may be as much as the whole state.  So the frontier stops in between: at each stage it passes rows of about the bytes
-that a step may have.  Results are the same, since a frontier may advance in any bits.
+that a step may have.  Results are the same, since a frontier may advance in any number of stages.
 """
 
 from __future__ import annotations
@@ -25,13 +25,10 @@ def stages(
     waiting = _Waiting([each for each in segments if each.relation == relation], frontiers.before, frontiers.after)
     parts = 1 if max_bytes is None else max(-(-waiting.nbytes // max_bytes), 1)
     between = (waiting.time_of(part * waiting.nbytes // parts) for part in range(1, parts))
-    cuts = [frontiers.before, *dict.fromkeys(between), frontiers.after]
+    cuts = [frontiers.before, *(time for time in dict.fromkeys(between) if time < frontiers.after), frontiers.after]
     for before, after in pairwise(cuts):
-        is_last = after == frontiers.after
-        inputs = frontiers.inputs if is_last else frontiers.inputs_before
+        inputs = frontiers.inputs if after == frontiers.after else frontiers.inputs_before
         yield StepFrontiers(before, after, inputs, frontiers.inputs_before)
-        if is_last:
-            return
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The interface of kernels.
 
 A kernel computes from stored rows, new rows and frontiers what to emit, what to store and what to forget.  It keeps
-nothing between two steps, changes no stored row itself, and drops the temporary tables of a step even if the step
-fails.  It knows Arrow, DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark, frames or
-durability.  So the same kernel runs in Spark and in the test harness.
+nothing between two steps, and changes no stored row itself; its tables are dropped when the step ends.  It knows Arrow,
+DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark, frames or durability.  So the same
+kernel runs in Spark and in the test harness.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOREVER = 2**63 - 1
 MANY_ROWS = 4_096
 #: So many results of fewer rows are made at once; if there are more, they are made again, piece by piece.
 MANY_RESULTS = 65_536
-#: So many pairs for each new row are kept, beside MANY_ROWS.
+#: A step of many rows keeps MANY_ROWS pairs as a table, and so many more for each new row: see ``most_kept``.
 PAIRS_PER_ROW = 16
 
 #: Suffix of a relation that lists, by ``$rid``, the rows of another relation that were retracted or replaced.
@@ -175,7 +175,7 @@ class StateView(Protocol):
         """Return SQL for all stored rows with ``low <= $t <= high``."""
 
     def parts(self, relation: str) -> list[str]:
-        """Return SQL for all stored rows, divided into parts of which each has few megabytes, or one segment."""
+        """Return SQL for all stored rows, divided into parts of which each has about 32 MB, or one segment."""
 
     def few_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> list[pa.Table] | None:
         """Return what ``scan`` does as Arrow tables; None if some of these rows may be in large segments."""
@@ -243,7 +243,7 @@ Rows: TypeAlias = "pa.Table | Iterator[pa.Table]"
 
 
 def made(state: StateView, sql: str, of_rows: int, *, joins_as_written: bool = False) -> Rows:
-    """Return the rows of a query over so many new and stored rows, in pieces if they are or may be many."""
+    """Return the rows of a query, in pieces if they are or may be many; it reads or returns about ``of_rows``."""
     if of_rows < MANY_ROWS:
         rows = state.query(f"{sql} LIMIT {MANY_RESULTS}", joins_as_written=joins_as_written)
         if rows.num_rows < MANY_RESULTS:
@@ -268,14 +268,15 @@ def in_one_table(state: StateView, sql: str, of_rows: int, most: int | None = No
     return f"({sql})"
 
 
-def made_in_turn(state: StateView, selects: Sequence[str], of_rows: int, *, joins_as_written: bool = False) -> Rows:
-    """Return the rows of several queries; those of many rows run one after the other.
+def made_in_turn(state: StateView, selects: Iterable[str], of_rows: int, *, joins_as_written: bool = False) -> Rows:
+    """Return the rows of several queries, at least one; over many rows, each is made when the one before has run.
 
     DuckDB builds the hash tables of all parts of a UNION before it reads the first.
     """
     if of_rows < MANY_ROWS:
         return made(state, " UNION ALL ".join(selects), of_rows, joins_as_written=joins_as_written)
-    return followed_by(*(made(state, each, of_rows, joins_as_written=joins_as_written) for each in selects))
+    in_turn = (made(state, each, of_rows, joins_as_written=joins_as_written) for each in selects)
+    return chain.from_iterable(map(pieces_of, in_turn))
 
 
 def most_kept(new_rows: int) -> int:
@@ -285,7 +286,7 @@ def most_kept(new_rows: int) -> int:
 
 def pieces_of(rows: Rows) -> Iterator[pa.Table]:
     """Yield rows as they are made."""
-    return iter([rows]) if hasattr(rows, "schema") else rows
+    return iter([rows]) if hasattr(rows, "schema") else rows  # Arrow is imported for its types alone
 
 
 def followed_by(*parts: Rows) -> Rows:
@@ -301,7 +302,8 @@ class StepResult:
     - ``further``: rows to emit for each further query that the operator serves, in their order.
     - ``store``: rows to add to the state, by relation.
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
-    - ``replace``: rows that replace all rows of a relation.
+    - ``replace``: rows that replace all rows of a relation.  They are made after ``changes``, before the rows that they
+      replace are dropped, and may read these.
     - ``evict``: by relation, ``$rid`` and ``$t`` of stored rows to remove; ids of rows that are not there are ignored.
     - ``evicted``: the rows among them that the side output keeps, and ``evicted_bytes``, what those took that left
       for lack of bytes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -37,8 +37,8 @@ def run(
 ) -> StepResult:
     """Join the new rows of both sides, none of them late, with each other and with stored rows.
 
-    Results come in an ``order`` of their columns, each of which may descend, if there is one.  With ``keeps_ids``, all
-    rows are stored with their ids; otherwise only rows of sides that track matches are.
+    ``order``: columns that results are sorted by, each with whether it descends; without any, they are in no order.
+    With ``keeps_ids``, all rows are stored with their ids; otherwise only rows of sides that track matches are.
     """
     new, next_rid = {}, first_rid
     for side in match.numbered:
@@ -90,11 +90,10 @@ class _Step:
             if self.make_pairs(self.pairs(ids=True), tracked, most):
                 names = ", ".join(quote(name) for name in self.match.output)
                 pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM {self.matches[tracked[0]]}"
+                self.result.changes = self.mark_and_pad(tracked, pairs)
             else:
-                pairs = self.pairs(ids=False)
                 self.find_matches(tracked)
-                self.result.counters["matched"] = self.count(pairs)
-            self.result.changes = self.mark_and_pad(tracked, pairs)
+                self.result.changes = self.many_pairs(tracked)
         for side in Side:
             self.store(side)
         return self.result
@@ -135,10 +134,21 @@ class _Step:
             self.matches[side] = f"{side.alias}_matches"
             self.state.tables.make(self.matches[side], " UNION ALL ".join(selects))
 
-    def count(self, rows: str) -> int:
-        """Return how many rows a query has."""
-        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()
-        return int(found)
+    def many_pairs(self, tracked: list[Side]) -> api.Rows:
+        """Return pairs that are not kept, and padded rows; count the pairs, on their way if they have no order."""
+        pairs = self.pairs(ids=False)
+        if self.order:
+            counted = self.state.connection.execute(f"SELECT count(*) FROM ({pairs})").fetchall()
+            ((self.result.counters["matched"],),) = counted
+            return self.mark_and_pad(tracked, pairs)
+        self.result.counters["matched"] = 0
+        return api.followed_by(self.counted(self.state.stream(pairs)), self.mark_and_pad(tracked))
+
+    def counted(self, pairs: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Yield pairs and count them."""
+        for piece in pairs:
+            self.result.counters["matched"] += piece.num_rows
+            yield piece
 
     def emitted(self, selects: Sequence[str], of_rows: int) -> api.Rows:
         """Return the results of some queries over so many rows, in their order if they have one."""
@@ -147,15 +157,15 @@ class _Step:
             sql = f"SELECT * FROM ({sql}) ORDER BY {api.order_sql(self.order)}"
         return api.made(self.state, sql, of_rows)
 
-    def mark_and_pad(self, tracked: list[Side], pairs: str) -> api.Rows:
-        """Mark what has matched; return pairs and padded rows."""
+    def mark_and_pad(self, tracked: list[Side], *pairs: str) -> api.Rows:
+        """Mark what has matched; return the pairs, if any are given, and padded rows."""
         for side in tracked:
             self.result.store[marks_of(side)] = self.new_marks(side)
         if self.few is not None and self.emit is EmitMode.FINAL and (padded := self.few.padded(tracked)) is not None:
             rows = pa.concat_tables([self.few.found.select(list(self.match.output)), *padded])
             return self.emitted([f"SELECT * FROM {self.state.register(rows)}"], rows.num_rows) if self.order else rows
         of_rows = self.new_rows + self.result.counters["matched"] + sum(map(self.most_due, tracked))
-        return self.emitted([pairs, *(select for side in tracked for select in self.padding(side))], of_rows)
+        return self.emitted([*pairs, *(select for side in tracked for select in self.padding(side))], of_rows)
 
     def most_due(self, side: Side) -> int:
         """Return how many stored rows of a side become final in this step, at most."""

@@ -43,11 +43,6 @@ class StepTables:
         ((rows,),) = self._connection.execute(sql).fetchall()
         return int(rows)
 
-    def count(self, name: str) -> int:
-        """Return how many rows a table has."""
-        ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {quote(name)}").fetchall()
-        return int(rows)
-
     def drop(self, name: str) -> None:
         """Drop a table before the end of the step, to free its memory."""
         self._connection.execute(f"DROP TABLE IF EXISTS {quote(name)}")

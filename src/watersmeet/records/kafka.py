@@ -177,9 +177,9 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
     with _assigned(wanted, settings) as consumer:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while position < wanted.end:
-            fitting = 1 if last is None else max(int(bytes_at_once(last, 1) / max(last, 1)), 1)
             # librdkafka waits until it has as many as are asked for: no more than the range can have
-            before, found = position, consumer.consume(min(_MESSAGES, fitting, wanted.end - position), _WAIT_SECONDS)
+            most = min(_most_messages(last), wanted.end - position)
+            before, found = position, consumer.consume(most, _WAIT_SECONDS)
             messages = [message for message in found if message.error() is None]
             if len(messages) < len(found):
                 reports = (message for message in found if message.error() is not None)
@@ -198,6 +198,11 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
                     f"{_PATIENCE_SECONDS:.0f} seconds",
                     hint="is the broker running? The query can be resumed",
                 )
+
+
+def _most_messages(last: int | None) -> int:
+    """How many messages to ask for, if the last ones had up to so many bytes."""
+    return 1 if last is None else max(min(bytes_at_once(last, 1) // max(last, 1), _MESSAGES), 1)
 
 
 @contextmanager

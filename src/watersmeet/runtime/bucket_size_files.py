@@ -65,8 +65,10 @@ class BucketSizeFiles:
 
 def size_files(specs: Iterable[OperatorSpec], folder: str | None) -> dict[str, BucketSizeFiles]:
     """Return the logs of the operators that have a limit and several buckets, by name; none without a folder."""
-    limited = [spec for spec in specs if spec.max_state_bytes is not None and len(spec.buckets) > 1]
-    return {spec.name: BucketSizeFiles(folder, f"{spec.name}-{spec.fingerprint}") for spec in limited if folder}
+    if folder is None:
+        return {}
+    limited = (spec for spec in specs if spec.max_state_bytes is not None and len(spec.buckets) > 1)
+    return {spec.name: BucketSizeFiles(folder, f"{spec.name}-{spec.fingerprint}") for spec in limited}
 
 
 def _entries(filesystem: pyarrow.fs.FileSystem, path: str) -> list[pyarrow.fs.FileInfo]:

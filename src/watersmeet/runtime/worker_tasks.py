@@ -124,7 +124,10 @@ def state_prefix(operator: str) -> str:
 
 @cache
 def working_sets(memory: WorkerMemory) -> WorkingSets:
-    """The working sets of this worker process, one collection for each size of it: workers outlive queries."""
+    """The working sets of this worker process, one collection for each size of it: workers outlive queries.
+
+    A process that has once been a small worker goes on giving back what it frees.
+    """
     if memory.total < LARGE_WORKER_BYTES:
         give_back_what_is_freed()
     return WorkingSets(keyed_bytes=memory.keyed_bytes, table_bytes=memory.table_bytes)

@@ -11,15 +11,15 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-#: Blocks of more bytes are taken from the system one by one, and go back when they are freed.  All that DuckDB asks for
-#: and most that Arrow does has more.
+#: Blocks of more bytes are taken from the system one by one, and go back when they are freed.  Nearly all blocks of
+#: DuckDB and of Arrow are larger.
 _LARGE_BYTES = 128 * 1024
-#: ``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of glibc's ``mallopt``, which begin with these bytes.  Unless they are
-#: set, they grow to the size of the largest block that was freed.
+#: ``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of glibc.  Both are this by default, and grow with the largest block
+#: that was freed unless they are set.
 _PARAMETERS = (-3, -1)
 
 
-#: A worker that may have more than this can spare what stays.
+#: A worker that may have so much can spare what stays.
 LARGE_WORKER_BYTES = 1_500_000_000
 
 

@@ -52,6 +52,8 @@ _ERRORS = {
 #: A piece of a streamed result has about so many rows, or bytes if rows are large; DuckDB makes fewer rows at a time.
 _PIECE_ROWS, _PIECE_BYTES = 131_072, 8 << 20
 _READ_ROWS = 2_048
+#: A lookup may return this many bytes, however small the budget is.
+_LEAST_FOUND_BYTES = 8 << 20
 #: A part of a relation that is read on its own has about so many bytes.
 _PART_BYTES = 32 << 20
 #: Stored rows sampled to estimate how many a lookup returns, before a relation gets a hash index.
@@ -236,16 +238,16 @@ class WorkingSet:
 
     def parts(self, relation: str) -> list[str]:
         """Return SQL for all stored rows in parts; see ``StateView``."""
-        parts: list[list[str]] = [[]]
+        parts: list[list[str]] = []
         held = 0
         for table, segments in self._tables_of(relation):
             nbytes = sum(each.nbytes for each in segments)
-            if parts[-1] and held + nbytes > _PART_BYTES:
+            if not parts or held + nbytes > _PART_BYTES:
                 parts.append([])
                 held = 0
             parts[-1].append(table)
             held += nbytes
-        return [found for part in parts if (found := _union(f"SELECT * FROM {table}" for table in part)) is not None]
+        return [f"({' UNION ALL '.join(f'SELECT * FROM {table}' for table in part)})" for part in parts]
 
     def few_rows(self, relation: str, low: int = NEVER, high: int = FOREVER) -> list[pa.Table] | None:
         """Return the stored rows with ``low <= $t <= high``; None if some may be in large segments."""
@@ -356,9 +358,9 @@ class WorkingSet:
     # -- index lookups ---------------------------------------------------------------------------------------------
 
     def _most_found(self, reach: Sequence[Segment]) -> int:
-        """Return how many rows of some segments a lookup by key may return: they are in memory as one table."""
+        """Return how many rows of some segments a lookup by key may return; what it finds is held as one table."""
         rows, nbytes = sum(each.rows for each in reach), sum(each.nbytes for each in reach)
-        most_bytes = max(self._budget.max_bytes // 2, _PIECE_BYTES)
+        most_bytes = max(self._budget.max_bytes // 2, _LEAST_FOUND_BYTES)
         return min(rows // ROWS_PER_FOUND, most_bytes * rows // max(nbytes, 1))
 
     def _indexed(

@@ -28,7 +28,7 @@ def run_final(
     kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers
 ) -> StepResult:
     """Apply new and retracted rows; emit the results of groups that end."""
-    return FinalStep(kernel, state, state.register(rows), first_rid, frontiers, numbered="ended").run()
+    return FinalStep(kernel, state, state.register(rows), first_rid, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -38,6 +38,7 @@ class FinalStep(Step):
     ``due`` are the rows of groups that end, by relation, as SQL.
     """
 
+    numbered: str = "ended"
     due: dict[str, list[str]] = field(default_factory=dict)
 
     def run(self) -> StepResult:

@@ -161,7 +161,7 @@ class Step:
         items = [*map(quote, self.keys), *(f"{_value(bag, name)} AS {name}" for name in bag.values)]
         there = f"{_value(bag, bag.values[-1])} IS NOT NULL"
         weight = quote(WEIGHT) if bag.amount is None else f"{_value(bag, 'w')} * {quote(WEIGHT)}"
-        rows = f"SELECT {', '.join(items)}, {weight} AS w FROM arrived WHERE {there}"
+        rows = f"(SELECT {', '.join(items)}, {weight} AS w FROM arrived WHERE {there})"
         return self.of_ends(bag, self.added_values(bag, rows))
 
     def added_values(self, bag: Bag, rows: str) -> str:
@@ -169,7 +169,7 @@ class Step:
         names = ", ".join((*map(quote, self.keys), *bag.values))
         by = self.by_keys(*bag.values)
         kind = "BIGINT" if bag.amount is None else "DECIMAL(38, 0)"
-        return f"SELECT {names}, CAST(sum(w) AS {kind}) AS w FROM ({rows}){by} HAVING sum(w) <> 0"
+        return f"SELECT {names}, CAST(sum(w) AS {kind}) AS w FROM {rows}{by} HAVING sum(w) <> 0"
 
     def of_ends(self, bag: Bag, rows: str) -> str:
         """Return SQL for the values that may be first in one of the bag's orders; all if it has none."""
@@ -302,17 +302,16 @@ class Step:
         low = NEVER if self.kernel.end is None else shift(self.frontiers.after, 1)
         lasting = "TRUE" if self.kernel.end is None else f"({self.kernel.end}) >= {low}"
         new = self.state.query(f"SELECT {columns}, {time} FROM {new_table(relation)} WHERE {lasting}")
-        most = max(MIN_SETTLED, self.state.count(settled(relation), low))
-        if new.num_rows + self.state.count(relation, low) < most:
+        logged, settled_rows = new.num_rows + self.state.count(relation, low), self.state.count(settled(relation), low)
+        if logged < max(MIN_SETTLED, settled_rows):
             self.result.store[relation] = new
             return
         log, before = (self.state.scan(name, low) for name in (relation, settled(relation)))
         parts = [part for part in (log, before) if part] + [f"(SELECT * FROM {new_table(relation)} WHERE {lasting})"]
         rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
-        rows = f"FROM {in_one_table(self.state, rows, most)}"
-        self.result.replace[settled(relation)] = made(
-            self.state, f"SELECT *, {time} FROM ({self.together(relation, rows)})", most
-        )
+        count = logged + settled_rows
+        rows = self.together(relation, in_one_table(self.state, rows, count))
+        self.result.replace[settled(relation)] = made(self.state, f"SELECT *, {time} FROM ({rows})", count)
         self.result.replace[relation] = new.slice(0, 0)
 
     def stored(self, relation: str) -> str:
@@ -325,17 +324,17 @@ class Step:
         return names_sql((*self.keys, *bag.values, "w"))
 
     def together(self, relation: str, rows: str) -> str:
-        """Return SQL that merges a log: sums that are not 0, or the results that still stand."""
+        """Return SQL that merges the ``rows`` of a log: sums that are not 0, or the results that still stand."""
         if relation == SHOWN:
             newest = self.first_of_group(f"{quote(_STEP)} DESC")
-            return f"SELECT * FROM (SELECT * FROM ({rows}) QUALIFY {newest}) WHERE NOT {quote(_GONE)}"
+            return f"SELECT * FROM (SELECT * FROM {rows} QUALIFY {newest}) WHERE NOT {quote(_GONE)}"
         if relation != TOTALS:
             bag = next(bag for bag in self.kernel.bags if bag.name == relation)
             return self.of_ends(bag, self.added_values(bag, rows))
         sums = [f"CAST(sum({quote(name)}) AS {type}) AS {quote(name)}" for name, type in self.totals.items()]
         some = " OR ".join(f"sum({quote(name)}) <> 0" for name in self.totals)
         items = ", ".join((*map(quote, self.keys), *sums))
-        return f"SELECT {items} FROM ({rows}){self.by_keys()} HAVING {some}"
+        return f"SELECT {items} FROM {rows}{self.by_keys()} HAVING {some}"
 
 
 def new_table(relation: str) -> str:

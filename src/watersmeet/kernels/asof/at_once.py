@@ -68,7 +68,7 @@ class AsofAtOnce:
         floor, high = right_bounds(self.match, state, left, frontier, result)
         step = AsofStep(self.match, state, state.register(inputs[1]), floor, high_right=high)
         state.tables.make("waiting", f"SELECT * FROM {state.register(left)}")
-        step.find_candidates()
+        step.find_candidates(left.num_rows)
         result.changes = made(state, step.results_sql(), left.num_rows)
         step.keep_right(result)
         if not is_current:

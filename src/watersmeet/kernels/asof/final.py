@@ -91,7 +91,7 @@ class _Step:
     def run(self, result: StepResult) -> None:
         state = self.step.state
         waiting = state.tables.make("waiting", self._waiting())
-        self.step.find_candidates()
+        self.step.find_candidates(waiting)
         result.changes = made(state, f"{self.step.results_sql()} AND {self._is_final()}", waiting)
         self._keep_left(result, waiting)
         self.step.keep_right(result)

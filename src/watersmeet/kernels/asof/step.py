@@ -76,8 +76,8 @@ class AsofStep:
 
     # -- the join --------------------------------------------------------------------------------------------------
 
-    def find_candidates(self) -> None:
-        """Make the table ``candidates``: the right rows that may match a waiting row.
+    def find_candidates(self, waiting: int) -> None:
+        """Make the table ``candidates``: the right rows that may match one of so many waiting rows.
 
         In a step that settles, it also has the last row of every entity and time below the floor.
         """
@@ -85,7 +85,6 @@ class AsofStep:
         if self.match.direction is Direction.BACKWARD:
             settled = f" OR {quote(TIME)} < {self.floor}" if self.settles else ""
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
-        waiting = self.state.tables.count("waiting")
         stored = self.count_until("right") + self.count_until("settled")
         may_skip_rows = not self.settles
         find = self._index_lookup() if may_skip_rows and 0 < waiting * STORED_PER_LOOKUP < stored else None
@@ -236,8 +235,9 @@ class AsofStep:
         moment = [quote(name) for name in (*versions.by, TIME)]
         gone = "" if versions.weight is None else f", {quote(versions.weight)} < 0 AS {quote(_GONE)}"
         self.state.tables.make("candidates", f"SELECT *{gone} FROM ({rows})")
-        self.state.tables.make("tied", f"SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1")
-        ties = self.state.tables.count("tied")
+        ties = self.state.tables.make(
+            "tied", f"SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1"
+        )
         valid_only = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
         if not ties and valid_only:
             self.state.connection.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from watersmeet.columns import RID
 from watersmeet.kernels.api import (
+    FOREVER,
     GONE,
     MANY_RESULTS,
     NEVER,
@@ -76,11 +77,11 @@ class StoredRows:
         return self.relations_of(self.relation)[: 3 if self.counted else 2]
 
     def between(self, low: int, high: int) -> str | None:
-        """Return SQL for the rows with ``low <= $t <= high`` that hold, with their counts; None if none is stored there."""
+        """Return SQL for the rows with ``low <= $t <= high`` that hold, with their counts; None if none is stored."""
         stored = self.state.scan(self.relation, low, high)
         if stored is None:
             return None
-        gone, counts = (self._entries(log, self.state.scan(log, low, high)) for log in (self.gone, self.counts))
+        gone, counts = (self._entries(log, low, high) for log in (self.gone, self.counts))
         return self._holding(f"(SELECT * FROM {stored})", gone, counts)
 
     @contextmanager
@@ -100,7 +101,7 @@ class StoredRows:
             logs, of_found = (self.gone, self.counts), ""
             if rows > max(*map(self.state.most_rows, logs), MANY_RESULTS):
                 # to look up each would read all entries as well, and hold all ids
-                entries = [self._entries(log, self.state.scan(log)) for log in logs]
+                entries = [self._entries(log) for log in logs]
             else:
                 rids = self.state.query(f"SELECT {quote(RID)} FROM {quote(found)}")
                 entries = [self.state.rows_with_keys(log, [RID], rids) for log in logs]
@@ -108,22 +109,22 @@ class StoredRows:
             gone, counts = entries
             yield self._holding(quote(found), gone, counts, of_found)
 
-    def _entries(self, log: str, stored: str | None, *new: str) -> str | None:
-        """Return where all entries of a log are read from: new ones, and what ``stored`` reads; None if none is."""
-        parts = [stored, *new] if stored is not None else [*new]
+    def _entries(self, log: str, low: int = NEVER, high: int = FOREVER, *, new: str | None = None) -> str | None:
+        """Return where the entries of a log are read from, new ones among them; None if there are none."""
+        parts = [part for part in (self.state.scan(log, low, high), new) if part is not None]
         columns = f"{quote(RID)}, {quote(COUNT)}" if log == self.counts else quote(RID)
         sql = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
-        return in_one_table(self.state, sql, self.state.most_rows(log)) if parts else None
+        return in_one_table(self.state, sql, self.state.most_rows(log, low, high)) if parts else None
 
-    def _holding(self, rows: str, gone: str | None, counts: str | None, of_rows: str = "") -> str:
+    def _holding(self, rows: str, gone: str | None, counts: str | None, counts_of: str = "") -> str:
         """Return SQL for ``rows`` that still hold, with their counts.
 
         ``gone`` and ``counts`` are the entries of both logs (None: there are none).  Where the rows are few beside the
-        logs, ``of_rows`` says which entries are theirs.
+        logs, ``counts_of`` says which counts are theirs.
         """
         rid, sql = quote(RID), f"SELECT s.* FROM {rows} AS s"
         if self.counted and counts is not None:
-            added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM {counts}{of_rows} GROUP BY {rid}"
+            added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM {counts}{counts_of} GROUP BY {rid}"
             total = f"CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)}"
             sql = f"SELECT s.* REPLACE ({total}) FROM {rows} AS s LEFT JOIN ({added}) AS a ON a.{rid} = s.{rid}"
         if gone is not None:
@@ -141,7 +142,7 @@ class StoredRows:
         fresh = {name: result.store.pop(name) for name in self.relations}
         new = {name: self.state.register(rows) for name, rows in fresh.items()}
         columns = ", ".join(quote(name) for name in fresh[self.relation].column_names)
-        entries = {log: self._entries(log, self.state.scan(log), new[log]) for log in self.relations[1:]}
+        entries = {log: self._entries(log, new=new[log]) for log in self.relations[1:]}
         where = f"{still} AND NOT ({passed})" if passed else still
         selects = []
         for part in (new[self.relation], *self.state.parts(self.relation)):

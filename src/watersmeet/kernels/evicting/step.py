@@ -169,20 +169,20 @@ class _Step:
 
         All times are divided into equal spans, whose rows are counted; rows without a time are before them.
         """
-        dated = f"(SELECT CAST(time AS HUGEINT) AS time FROM {self.held()} WHERE time > {NEVER})"
-        ends = self.state.query(f"SELECT CAST(min(time) AS BIGINT), CAST(max(time) AS BIGINT) FROM {dated}")
-        first, last = (column[0].as_py() for column in ends.columns)
+        held, is_dated = self.held(), f"time > {NEVER}"
+        ((first, last, undated),) = self.state.connection.execute(
+            f"SELECT min(time) FILTER ({is_dated}), max(time), count(*) FILTER (NOT {is_dated}) FROM {held}"
+        ).fetchall()
         if first is None:
             return NEVER
         width = (last - first) // _SPANS + 1
         counts = self.state.query(
-            f"SELECT CAST((time - {first}) // {width} AS INT) AS span, count(*) AS n FROM {dated} "
-            "GROUP BY ALL ORDER BY ALL"
+            f"SELECT CAST((CAST(time AS HUGEINT) - {first}) // {width} AS INT) AS span, count(*) AS n FROM {held} "
+            f"WHERE {is_dated} GROUP BY ALL ORDER BY ALL"
         )
-        undated = f"SELECT count(*) AS n FROM {self.held()} WHERE time = {NEVER}"
-        held = np.cumsum(counts["n"].to_numpy()) + self.state.query(undated)["n"][0].as_py()
-        place = int(np.searchsorted(held, rows, side="right"))
-        return FOREVER if place == len(held) else first + (counts["span"][place].as_py() + 1) * width - 1
+        upto = np.cumsum(counts["n"].to_numpy()) + undated
+        place = int(np.searchsorted(upto, rows, side="right"))
+        return FOREVER if place == len(upto) else first + (counts["span"][place].as_py() + 1) * width - 1
 
     def least_used(self, excess: int) -> pa.Table:
         """Return side, id and bytes of the rows of keys not used for longest; note when the other keys were."""
@@ -274,9 +274,9 @@ class _Step:
     # -- what becomes of rows --------------------------------------------------------------------------------------
 
     def evict(self, side: Side, evicted: pa.Table, reason: Policy) -> None:
-        """Evict rows, of which ``evicted`` has ids and bytes.
+        """Evict rows, of which ``evicted`` has ids and bytes: count and remove them.
 
-        They are counted and removed; those that could still have been emitted alone are.
+        Emit those that could still have been emitted alone.
         """
         if not evicted.num_rows:
             return

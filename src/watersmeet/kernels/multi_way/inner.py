@@ -17,6 +17,7 @@ MEASURED_ROWS, MEASURED_PARTIALS = 500, 100_000
 
 def terms(rows: StepRows, statistics: Statistics) -> Iterator[str]:
     """Yield SQL for the results that each input is the first to have a new row for; its new rows probe the others."""
+    count = rows.count()
     for first, new in rows.new.items():
         if new.num_rows and (probes := _probes(rows, first, statistics.orders[first])) is not None:
             partial = f"({rows.match.rows_sql(first, rows.fresh[first])})"
@@ -25,8 +26,7 @@ def terms(rows: StepRows, statistics: Statistics) -> Iterator[str]:
                 if builds:
                     partial = f"({partial} JOIN ({found}) ON {on})"
                     continue
-                if number:
-                    count = rows.count()
+                if number:  # what is built upon is read from one table, which DuckDB joins as it finds best
                     partial = in_one_table(rows.state, f"SELECT * FROM {partial}", count, most_kept(count))
                 partial = f"(({found}) JOIN {partial} ON {on})"
             yield f"SELECT {rows.match.output_sql} FROM {partial}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +18,10 @@ from watersmeet.kernels.multi_way.statistics import Statistics
 def results(rows: StepRows, statistics: Mapping[str, Any]) -> tuple[Rows, dict[str, Any] | None]:
     """Form the results that are new in this step; return them and the statistics to store (None: of left joins)."""
     if rows.match.pads:
-        return made_in_turn(rows.state, list(left.terms(rows)) or [_nothing(rows)], rows.count()), None
+        return made_in_turn(rows.state, _or_nothing(left.terms(rows), rows), rows.count()), None
     known = Statistics.of(rows.match, statistics)
     inner.update(known, rows)
-    terms = list(inner.terms(rows, known)) or [_nothing(rows)]
+    terms = _or_nothing(inner.terms(rows, known), rows)
     return made_in_turn(rows.state, terms, rows.count(), joins_as_written=True), known.to_json()
 
 
@@ -30,6 +30,12 @@ def keep(result: StepResult, relation: str, rows: pa.Table, columns: Sequence[st
     kept = rows.select([*columns, TIME])
     result.store[relation] = kept.filter(pc.greater_equal(kept[TIME], closed))
     result.forget[relation] = closed
+
+
+def _or_nothing(terms: Iterator[str], rows: StepRows) -> Iterator[str]:
+    """Yield terms; that of no result, if there is none."""
+    yield next(terms, None) or _nothing(rows)
+    yield from terms
 
 
 def _nothing(rows: StepRows) -> str:

@@ -59,7 +59,7 @@ class AsofOperator(PhysicalOperator):
 
     @property
     def waiting(self) -> str | None:
-        """Left rows, where only the frontier says when they are final."""
+        """Left rows, where a frontier alone says when they are final; those due by the right one come at once."""
         waits = isinstance(self.kernel, AsofJoin) and self.kernel.match.direction is Direction.BACKWARD
         return Side.LEFT.value if waits else None
 
