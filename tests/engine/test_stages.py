@@ -50,7 +50,14 @@ def test_rows_of_a_stage_have_about_the_bytes_of_a_step() -> None:
         segment(0, 9, 5_000, "other"),
     ]
     found = list(stages(StepFrontiers(0, 250, (), ()), segments, "rows", 1_000))
-    assert [each.after for each in found] == [100, 134, 167, 250]
+    assert [each.after for each in found] == [100, 134, 168, 250]
+
+
+def test_cutting_takes_no_longer_for_many_segments() -> None:
+    """It is one pass over them: a thousand segments, each of a step's bytes, before the end of all time."""
+    segments = [segment(number * 10**6, (number + 1) * 10**6 - 1, 100) for number in range(1_000)]
+    found = list(stages(StepFrontiers(NEVER, FOREVER, (), ()), segments, "rows", 100))
+    assert [each.after for each in found] == [*(number * 10**6 for number in range(1, 1_000)), FOREVER]
 
 
 def test_a_frontier_that_stands_or_passes_nothing_has_one_stage() -> None:

@@ -7,9 +7,10 @@ that a step may have.  Results are the same, since a frontier may advance in any
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from math import ceil
 
 from watersmeet.kernels.api import StepFrontiers
 from watersmeet.state.segments import Segment
@@ -22,40 +23,36 @@ def stages(
 
     The rows of ``relation`` (None: nothing waits) are due once the frontier has passed their ``$t``.
     """
-    waiting = _Waiting([each for each in segments if each.relation == relation], frontiers.before, frontiers.after)
-    parts = 1 if max_bytes is None else max(-(-waiting.nbytes // max_bytes), 1)
-    between = (waiting.time_of(part * waiting.nbytes // parts) for part in range(1, parts))
-    cuts = [frontiers.before, *(time for time in dict.fromkeys(between) if time < frontiers.after), frontiers.after]
-    for before, after in pairwise(cuts):
+    waiting = [each for each in segments if each.relation == relation]
+    between = [] if max_bytes is None else _cuts(waiting, frontiers.before, frontiers.after, max_bytes)
+    for before, after in pairwise([frontiers.before, *between, frontiers.after]):
         inputs = frontiers.inputs if after == frontiers.after else frontiers.inputs_before
         yield StepFrontiers(before, after, inputs, frontiers.inputs_before)
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """Stored rows with ``before <= $t < after``; those of a segment are taken to be spread evenly over its times."""
+def _cuts(segments: Iterable[Segment], before: int, after: int, max_bytes: int) -> Iterator[int]:
+    """Yield times between which rows with ``before <= $t < after`` have about so many bytes.
 
-    segments: Sequence[Segment]
-    before: int
-    after: int
-
-    @property
-    def nbytes(self) -> int:
-        return self.bytes_before(self.after)
-
-    def bytes_before(self, time: int) -> int:
-        """Return the bytes of rows with ``$t`` below a time."""
-        return sum(self._part(each, time) for each in self.segments)
-
-    def time_of(self, nbytes: int) -> int:
-        """Return the least time below which rows have at least so many bytes."""
-        low, high = max(self.before, min(each.low for each in self.segments) - 1), self.after
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.bytes_before(middle) >= nbytes else (middle, high)
-        return high
-
-    def _part(self, segment: Segment, time: int) -> int:
-        times = segment.high - segment.low + 1
-        passed = min(time, segment.high + 1) - max(self.before, segment.low)
-        return segment.nbytes * max(passed, 0) // times
+    The rows of a segment are taken to be spread evenly over its times.
+    """
+    densities: dict[int, float] = defaultdict(float)  # by time, how the bytes for each unit of time change there
+    for each in segments:
+        low, high = max(each.low, before), min(each.high + 1, after)
+        if low < high:
+            density = each.nbytes / (each.high + 1 - each.low)
+            densities[low] += density
+            densities[high] -= density
+    time, passed, density = before, 0.0, 0.0
+    ends = sorted(densities)
+    for end in ends:
+        while density > 0 and passed + density * (end - time) > max_bytes:
+            step = ceil((max_bytes - passed) / density)
+            if step >= end - time:
+                break
+            time, passed = time + step, 0.0
+            yield time
+        passed += density * (end - time)
+        time, density = end, density + densities[end]
+        if passed >= max_bytes and time < ends[-1]:
+            yield time
+            passed = 0.0
