@@ -81,6 +81,8 @@ class OperatorTask:
         with worker_task():
             received = (frame for chunk in chunks for frame in self._received(chunk))
             memory = self.memory.here()
+            if memory.total < LARGE_WORKER_BYTES:
+                give_back_what_is_freed()
             sets = working_sets(memory)
 
             def open_bucket(spec: OperatorSpec) -> OpenBucket:
@@ -124,12 +126,7 @@ def state_prefix(operator: str) -> str:
 
 @cache
 def working_sets(memory: WorkerMemory) -> WorkingSets:
-    """The working sets of this worker process, one collection for each size of it: workers outlive queries.
-
-    A process that has once been a small worker goes on giving back what it frees.
-    """
-    if memory.total < LARGE_WORKER_BYTES:
-        give_back_what_is_freed()
+    """The working sets of this worker process, one collection for each size of it: workers outlive queries."""
     return WorkingSets(keyed_bytes=memory.keyed_bytes, table_bytes=memory.table_bytes)
 
 

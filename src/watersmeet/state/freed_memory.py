@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
+from functools import cache
 
 import pyarrow as pa
 
@@ -23,8 +24,9 @@ _PARAMETERS = (-3, -1)
 LARGE_WORKER_BYTES = 1_500_000_000
 
 
+@cache
 def give_back_what_is_freed() -> None:
-    """Have this process return memory to the system when it is freed, as far as the system can."""
+    """Have this process return memory to the system when it is freed, as far as the system can, from now on."""
     pa.set_memory_pool(pa.system_memory_pool())
     with suppress(AttributeError, OSError):  # other C libraries have no such setting
         c_library = ctypes.CDLL(None)
