@@ -149,6 +149,10 @@ class StateView(Protocol):
         """Temporary tables, which are dropped when the step ends: what is made in pieces may read them until then."""
 
     @property
+    def has_little_memory(self) -> bool:
+        """Whether queries should take little memory rather than little time."""
+
+    @property
     def statistics(self) -> Mapping[str, Any]:
         """What the kernel last stored as ``StepResult.statistics``; empty before it has."""
 
@@ -252,14 +256,14 @@ def made(state: StateView, sql: str, of_rows: int, *, joins_as_written: bool = F
 
 
 def in_one_table(state: StateView, sql: str, of_rows: int, most: int | None = None) -> str:
-    """Return where the rows of a query over so many rows can be read from: a table of the step, if they are many.
+    """Return where the rows of a query over so many rows are read from: a table, if they are many and memory little.
 
     More than ``most`` are not kept, but made each time that they are read.
 
     DuckDB reads each part of a UNION in a pipeline of its own.  Above it, each pipeline has buffers of its own for what
     is grouped, sorted or hashed, all of them until the last has ended: some megabytes for each segment.
     """
-    if of_rows < MANY_ROWS:
+    if of_rows < MANY_ROWS or not state.has_little_memory:
         return f"({sql})"
     name, rows = state.tables.add(sql if most is None else f"{sql} LIMIT {most}")
     if most is None or rows < most:
@@ -269,11 +273,11 @@ def in_one_table(state: StateView, sql: str, of_rows: int, most: int | None = No
 
 
 def made_in_turn(state: StateView, selects: Iterable[str], of_rows: int, *, joins_as_written: bool = False) -> Rows:
-    """Return the rows of several queries, at least one; over many rows, each is made when the one before has run.
+    """Return the rows of several queries, at least one; over many rows with little memory, one after the other.
 
     DuckDB builds the hash tables of all parts of a UNION before it reads the first.
     """
-    if of_rows < MANY_ROWS:
+    if of_rows < MANY_ROWS or not state.has_little_memory:
         return made(state, " UNION ALL ".join(selects), of_rows, joins_as_written=joins_as_written)
     in_turn = (made(state, each, of_rows, joins_as_written=joins_as_written) for each in selects)
     return chain.from_iterable(map(pieces_of, in_turn))

@@ -52,6 +52,8 @@ _ERRORS = {
 #: A piece of a streamed result has about so many rows, or bytes if rows are large; DuckDB makes fewer rows at a time.
 _PIECE_ROWS, _PIECE_BYTES = 131_072, 8 << 20
 _READ_ROWS = 2_048
+#: Rows in Arrow may take so much in a worker of 1.5 GB.
+_LITTLE_BYTES = 260_000_000
 #: A lookup may return this many bytes, however small the budget is.
 _LEAST_FOUND_BYTES = 8 << 20
 #: A part of a relation that is read on its own has about so many bytes.
@@ -88,6 +90,11 @@ class WorkingSet:
         self._small: dict[str, SmallSegments] = {}  # by relation
         self._indexes: dict[str, dict[tuple[str, ...], SegmentIndex]] = {}
         self._scan_budgets: dict[str, int] = {}  # rows by relation: see spend_scan_budget
+
+    @property
+    def has_little_memory(self) -> bool:
+        """Whether the worker may have less than 1.5 GB."""
+        return self._budget.max_bytes < _LITTLE_BYTES
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
