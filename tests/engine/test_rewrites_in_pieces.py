@@ -45,7 +45,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         (api, "MANY_ROWS", 0),
         (small_segments, "SMALL_ROWS", 10),
         (working_set, "_PART_BYTES", MOST),
-        (working_set, "_LITTLE_BYTES", 1 << 60),
+        (working_set.WorkingSet, "has_little_memory", True),
         (working_set, "_PIECE_ROWS", 1),
     ):
         monkeypatch.setattr(module, name, value)

@@ -42,7 +42,7 @@ def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(api, "MANY_RESULTS", 0)
     patched.setattr(api, "PAIRS_PER_ROW", 0)
     patched.setattr(working_set, "_PIECE_ROWS", 2)
-    patched.setattr(working_set, "_LITTLE_BYTES", 1 << 60)
+    patched.setattr(working_set.WorkingSet, "has_little_memory", True)
 
 
 @pytest.mark.sample(4)

@@ -25,7 +25,7 @@ from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.memory_setting import MemorySetting
-from watersmeet.state.freed_memory import LARGE_WORKER_BYTES, give_back_what_is_freed
+from watersmeet.state.freed_memory import give_back_what_is_freed
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.store import NamedStore, Store
 from watersmeet.state.worker_memory import WorkerMemory
@@ -81,7 +81,7 @@ class OperatorTask:
         with worker_task():
             received = (frame for chunk in chunks for frame in self._received(chunk))
             memory = self.memory.here()
-            if memory.total < LARGE_WORKER_BYTES:
+            if memory.is_little:
                 give_back_what_is_freed()
             sets = working_sets(memory)
 
@@ -127,7 +127,9 @@ def state_prefix(operator: str) -> str:
 @cache
 def working_sets(memory: WorkerMemory) -> WorkingSets:
     """The working sets of this worker process, one collection for each size of it: workers outlive queries."""
-    return WorkingSets(keyed_bytes=memory.keyed_bytes, table_bytes=memory.table_bytes)
+    return WorkingSets(
+        keyed_bytes=memory.keyed_bytes, table_bytes=memory.table_bytes, has_little_memory=memory.is_little
+    )
 
 
 @contextmanager

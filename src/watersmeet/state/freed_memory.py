@@ -20,10 +20,6 @@ _LARGE_BYTES = 128 * 1024
 _PARAMETERS = (-3, -1)
 
 
-#: A worker that may have so much can spare what stays.
-LARGE_WORKER_BYTES = 1_500_000_000
-
-
 @cache
 def give_back_what_is_freed() -> None:
     """Have this process return memory to the system when it is freed, as far as the system can, from now on."""

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 #: Python with its libraries, as resident as the kernel counts it, before much is held: 172 to 200 MB were measured.
 BASE_BYTES = 200_000_000
+#: Buffers of DuckDB and what allocators keep, some 150 MB, are little beside so much.
+_LITTLE_BYTES = 1_500_000_000
 #: A step of fewer bytes costs more than its rows.
 _LEAST_STEP_BYTES = 8_000_000
 
@@ -28,6 +30,11 @@ class WorkerMemory:
     """The shares of ``total`` bytes, at least ``LEAST_WORKER_BYTES`` of settings/query_settings.py."""
 
     total: int
+
+    @property
+    def is_little(self) -> bool:
+        """Whether a worker should take little memory rather than little time."""
+        return self.total < _LITTLE_BYTES
 
     @property
     def table_bytes(self) -> int:

@@ -52,8 +52,6 @@ _ERRORS = {
 #: A piece of a streamed result has about so many rows, or bytes if rows are large; DuckDB makes fewer rows at a time.
 _PIECE_ROWS, _PIECE_BYTES = 131_072, 8 << 20
 _READ_ROWS = 2_048
-#: Rows in Arrow may take so much in a worker of 1.5 GB.
-_LITTLE_BYTES = 260_000_000
 #: A lookup may return this many bytes, however small the budget is.
 _LEAST_FOUND_BYTES = 8 << 20
 #: A part of a relation that is read on its own has about so many bytes.
@@ -72,7 +70,10 @@ class WorkingSet:
         connection: duckdb.DuckDBPyConnection,
         on_disk: DiskTables | None = None,
         budget: ArrowBudget | None = None,
+        *,
+        has_little_memory: bool = False,
     ) -> None:
+        self._has_little_memory = has_little_memory
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
         self.max_bytes: int | None = None  # see StateView
         self.carried: Sequence[str] = ()  # columns whose values need not be where the kernel is: see OperatorSpec
@@ -93,8 +94,8 @@ class WorkingSet:
 
     @property
     def has_little_memory(self) -> bool:
-        """Whether the worker may have less than 1.5 GB."""
-        return self._budget.max_bytes < _LITTLE_BYTES
+        """Whether queries should take little memory; see ``StateView``."""
+        return self._has_little_memory
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:

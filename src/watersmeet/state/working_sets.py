@@ -28,7 +28,14 @@ class WorkingSets:
     elsewhere.
     """
 
-    def __init__(self, *, keyed_bytes: int, table_bytes: int | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        keyed_bytes: int,
+        table_bytes: int | None = None,
+        has_little_memory: bool = False,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": 1,
             "preserve_insertion_order": False,
@@ -41,6 +48,7 @@ class WorkingSets:
         self._on_disk = DiskTables(self._connection)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._budget = ArrowBudget(keyed_bytes)
+        self._has_little_memory = has_little_memory
         self._idle_seconds = idle_seconds
         self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
         self._last_used: dict[tuple[str, ...], float] = {}
@@ -49,7 +57,9 @@ class WorkingSets:
         """Return the working set of a bucket (key: query run, operator, bucket), an empty one if it is new."""
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = WorkingSet(self._connection, self._on_disk, self._budget)
+            found = self._sets[key] = WorkingSet(
+                self._connection, self._on_disk, self._budget, has_little_memory=self._has_little_memory
+            )
         self._sets.move_to_end(key)
         self._last_used[key] = time.monotonic()
         return found
