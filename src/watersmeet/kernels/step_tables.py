@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from watersmeet.kernels.api import quote
+from watersmeet.kernels.planning import Planning
 
 if TYPE_CHECKING:
     import duckdb
@@ -16,19 +16,18 @@ _numbers = itertools.count()
 
 
 class StepTables:
-    """Tables of DuckDB by name.
+    """Tables of DuckDB by name; those of ``StateView.tables`` stay until the step ends."""
 
-    Those of ``StateView.tables`` stay until the step ends; ``with StepTables(connection) as tables`` drops its own.
-    """
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, planning: Planning) -> None:
         self._connection = connection
+        self._planning = planning
         self._made: set[str] = set()
 
-    def make(self, name: str, sql: str) -> int:
-        """Make a table of the rows of a query; return how many they are."""
+    def make(self, name: str, sql: str, *, joins_as_written: bool = False) -> int:
+        """Make a table of the rows of a query; return how many they are.  For the joins see ``StateView.query``."""
         self._made.add(name)
-        return self._created(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
+        with self._planning.joins_as_written(joins_as_written):
+            return self._created(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
 
     def add(self, sql: str) -> tuple[str, int]:
         """Make a table under a name of its own; return the name, and how many rows there are."""
@@ -47,12 +46,6 @@ class StepTables:
         """Drop a table before the end of the step, to free its memory."""
         self._connection.execute(f"DROP TABLE IF EXISTS {quote(name)}")
         self._made.discard(name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.drop_all()
 
     def drop_all(self) -> None:
         """Drop all tables that were made."""

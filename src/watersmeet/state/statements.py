@@ -10,16 +10,12 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
 
 #: So many queries are remembered, those that ran last.
 _MOST = 64
-#: The optimizers that order joins and choose their build sides.
-_ORDERING = "join_order,build_side_probe_side"
 _numbers = itertools.count()
 
 
@@ -69,16 +65,3 @@ def fetched(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     connection.execute(sql)
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         return connection.to_arrow_table()
-
-
-@contextmanager
-def planning(connection: duckdb.DuckDBPyConnection, *, joins_as_written: bool) -> Iterator[None]:
-    """Plan statements with joins in the order that DuckDB finds best, or as they are written."""
-    if not joins_as_written:
-        yield
-        return
-    connection.execute(f"SET disabled_optimizers = '{_ORDERING}'")
-    try:
-        yield
-    finally:
-        connection.execute("RESET disabled_optimizers")

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
+from watersmeet.kernels.planning import Planning
 from watersmeet.kernels.step_tables import StepTables
 from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.disk_tables import DiskTables, is_on_disk
@@ -33,7 +34,7 @@ from watersmeet.state.registered_tables import RegisteredTables
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
-from watersmeet.state.statements import Statements, fetched, planning
+from watersmeet.state.statements import Statements, fetched
 
 #: A segment gets an index by key and time from this many rows on.
 MIN_INDEXED = 20_000
@@ -78,7 +79,8 @@ class WorkingSet:
         self.max_bytes: int | None = None  # see StateView
         self.carried: Sequence[str] = ()  # columns whose values need not be where the kernel is: see OperatorSpec
         self.values = LargeValues()
-        self.tables = StepTables(connection)
+        self._planning = Planning(connection, has_little_memory=has_little_memory)
+        self.tables = StepTables(connection, self._planning)
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._budget = budget or ArrowBudget(0)
@@ -222,7 +224,7 @@ class WorkingSet:
         """Return the rows of a query; see ``StateView``."""
         if not joins_as_written and not self._tables and not self._keyed:  # all that it reads is registered
             return self._statements.query(sql)
-        with planning(self._connection, joins_as_written=joins_as_written):
+        with self._planning.joins_as_written(joins_as_written):
             return fetched(self._connection, sql)
 
     def stream(self, sql: str, *, joins_as_written: bool = False) -> Iterator[pa.Table]:
@@ -232,7 +234,7 @@ class WorkingSet:
         reader passes on the text alone.
         """
         try:
-            with planning(self._connection, joins_as_written=joins_as_written):
+            with self._planning.joins_as_written(joins_as_written):
                 reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
                 yield reader.schema.empty_table()
                 yield from _gathered(reader)
@@ -418,7 +420,9 @@ class WorkingSet:
         keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name(), self._budget, self._found)
         for segment in self._of(relation):
             if (table := self._tables.get(segment.id)) is not None:
-                keyed.add(segment, self.query(f"SELECT * FROM {table}"), in_memory=not is_on_disk(table))
+                # in one batch, which need not be copied to be one chunk
+                reader = self._connection.sql(f"SELECT * FROM {table}").to_arrow_reader(segment.rows)
+                keyed.add(segment, reader.read_all(), in_memory=not is_on_disk(table))
                 del self._tables[segment.id]
                 self._connection.execute(f"DROP TABLE {table}")
 

@@ -124,7 +124,9 @@ class SideStep:
         differs = f"NOT {quote(SAME)}"
         self._create("new", f"{self._select(f'{winning} AS s', '0')} WHERE {quote(THERE)} AND {differs}")
         went = f"SELECT {quote(OLD)} FROM {winning} WHERE {quote(OLD_THERE)} AND {differs}"
-        self._create("gone", f"{self._select(f'{winning}_current AS s')} WHERE {quote(RID)} IN ({went})")
+        current = f"{winning}_current"
+        self._create("gone", f"{self._select(f'{current} AS s')} WHERE {quote(RID)} IN ({went})")
+        self.state.tables.drop(current)
         return counts
 
     def keep(self, low: int, high: int) -> None:

@@ -22,6 +22,7 @@ from watersmeet.kernels.api import (
     FOREVER,
     GONE,
     MANY_RESULTS,
+    MANY_ROWS,
     NEVER,
     StateView,
     StepResult,
@@ -30,7 +31,6 @@ from watersmeet.kernels.api import (
     quote,
 )
 from watersmeet.kernels.homes import ByKey, Homes, WithRow
-from watersmeet.kernels.step_tables import StepTables
 
 #: The count of a row (its partners): stored with the row, with changes in a log.
 COUNT = "$n"
@@ -95,9 +95,11 @@ class StoredRows:
         if stored is None:
             yield None
             return
-        found = f"{self.relation}_found"
-        with StepTables(self.state.connection) as tables:
-            rows = tables.make(found, f"SELECT * FROM {stored} AS s WHERE {where}")
+        found, tables = f"{self.relation}_found", self.state.tables
+        # DuckDB does not know how many rows lie in files, and would build hash tables of all of them
+        are_many = self.state.most_rows(self.relation, low, high) >= MANY_ROWS
+        try:
+            rows = tables.make(found, f"SELECT * FROM {stored} AS s WHERE {where}", joins_as_written=are_many)
             logs, of_found = (self.gone, self.counts), ""
             if rows > max(*map(self.state.most_rows, logs), MANY_RESULTS):
                 # to look up each would read all entries as well, and hold all ids
@@ -108,6 +110,8 @@ class StoredRows:
                 of_found = f" WHERE {quote(RID)} IN (SELECT {quote(RID)} FROM {quote(found)})"
             gone, counts = entries
             yield self._holding(quote(found), gone, counts, of_found)
+        finally:
+            tables.drop(found)
 
     def _entries(self, log: str, low: int = NEVER, high: int = FOREVER, *, new: str | None = None) -> str | None:
         """Return where the entries of a log are read from, new ones among them; None if there are none."""
@@ -149,7 +153,8 @@ class StoredRows:
             rows = f"(SELECT {columns} FROM {part})"
             holding = self._holding(rows, entries[self.gone], entries.get(self.counts))
             selects.append(f"SELECT * FROM {holding} AS s WHERE {where}")
-        result.replace[self.relation] = made_in_turn(self.state, selects, self.state.most_rows(self.relation))
+        most = self.state.most_rows(self.relation)
+        result.replace[self.relation] = made_in_turn(self.state, selects, most, joins_as_written=True)
         for name in self.relations[1:]:
             result.replace[name] = fresh[name].slice(0, 0)
 
