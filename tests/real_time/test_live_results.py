@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.kernels.test_streamed_results import stream_all
 from tests.real_time.epoch_harness import EpochHarness
 from watersmeet.engine.frames import Frame, FrameKind, counter_frame, decode_table, mark_frame
 from watersmeet.engine.live_results import LiveOperator
 from watersmeet.engine.outbox import Outbox
 from watersmeet.errors import WatersmeetError
 from watersmeet.kernels.api import NEVER
-from watersmeet.testing.harness import load_script
+from watersmeet.testing.harness import StepInput, load_script
 
 STREAM = "CREATE STREAM o (k BIGINT, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts);"
 COUNTS = "SELECT k, count(*) AS n FROM o GROUP BY k"
@@ -91,3 +94,29 @@ def test_counters_pass_once_where_spark_is_asked(tmp_path: Path) -> None:
     assert [frame.kind for _, frame in sent(counts, counter_frame(1, "counts.1", {}))] == [FrameKind.COUNTER]
     outbox = Outbox(counts.spec, 1, {}, [counter_frame(1, "counts.1", {})])
     assert list(counts.asked(1, outbox)) == []  # there are neither rows nor a frontier
+
+
+@pytest.mark.parametrize(("kind", "is_whole"), [("JOIN", False), ("LEFT JOIN", True)])
+def test_results_that_are_never_retracted_go_on_as_they_are_made(
+    kind: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream_all(monkeypatch)
+    script = (
+        "CREATE STREAM a (k INT, v INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');"
+        "CREATE STREAM b (k INT, w INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');"
+        f"SELECT v, w FROM a {kind} b ON a.k = b.k EMIT CHANGELOG"
+    )
+    sent = []
+
+    class Noted(EpochHarness):
+        def _taken_by(self, operator: LiveOperator, bucket: int, frames: list[Frame]) -> Iterator[Outbox]:
+            for outbox in super()._taken_by(operator, bucket, frames):
+                sent.extend(rows.num_rows for rows in outbox.changes.values() if rows.num_rows)
+                yield outbox
+
+    harness = Noted(*load_script(script), tmp_path)
+    rows = StepInput([(1, number, 7) for number in range(200)])
+    outcome = harness.step({"a": rows, "b": rows})
+    assert {row for _, row in outcome.changes} == set(product(range(200), range(200)))
+    assert len(outcome.changes) == sum(sent) == 40_000
+    assert len(sent) == 1 if is_whole else len(sent) > 10

@@ -80,6 +80,5 @@ class LiveHarness(Harness, ABC):
 def outboxes(operator: LiveOperator, opened: OpenBucket, bucket: int, frames: list[Frame]) -> Iterator[Outbox]:
     """What a bucket sends on for frames, in one step or in several, and what it reports after them."""
     for step in [frames] if operator.is_last else cut(operator.spec, frames):
-        outbox = opened.step(step)
-        yield outbox.followed_by(opened.advanced())
+        yield from operator.step(opened, step)
     yield Outbox(operator.spec, bucket, {}, opened.close())

@@ -108,13 +108,22 @@ class OpenBucket:
         Raises ``LimitError`` if the state would exceed its limit or a step needs more memory than there is.  Then the
         bucket cannot be used further, and nothing since the last commit counts.
         """
+        changes = defaultdict[int, list[pa.Table]](list)
+        others: list[Frame] = []
+        for outbox in self.pieces(frames):
+            for query, rows in outbox.changes.items():
+                changes[query].append(rows)
+            others += outbox.others
+        whole = {query: pa.concat_tables(rows) for query, rows in changes.items()}
+        return Outbox(self._spec, self._bucket, whole, others)
+
+    def pieces(self, frames: Iterable[Frame]) -> Iterator[Outbox]:
+        """Take frames and yield what ``step`` returns, results as they are made; raises what it raises."""
         self._manifest.alike = False  # this bucket may take marks in another step than other buckets
         others: list[Frame] = []
-        pieces = defaultdict[int, list[pa.Table]](list)
         for query, rows in self._take(frames, others):
-            pieces[query].append(rows)
-        changes = {query: pa.concat_tables(each) for query, each in pieces.items()}
-        return Outbox(self._spec, self._bucket, changes, others)
+            yield Outbox(self._spec, self._bucket, {query: rows}, [])
+        yield Outbox(self._spec, self._bucket, {}, others)
 
     def stream(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         """Take frames and yield what they make it send on; raises what ``step`` raises."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from watersmeet.columns import WEIGHT
+from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.frames import Frame, FrameKind, passed_on, row_frames
 from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.pack import Packer
@@ -84,6 +86,16 @@ class LiveOperator:
     def is_last(self) -> bool:
         """Whether the results are those of the query."""
         return self.sends_to is None and not self.readings and not self.by_spark
+
+    def step(self, bucket: OpenBucket, frames: Iterable[Frame]) -> Iterator[Outbox]:
+        """Take frames; yield what a bucket sends on, and for later operators how far its frontier has advanced.
+
+        Results of a query that retracts none come as they are made, others in one piece: they may cancel out.
+        """
+        if self.is_last and not any(WEIGHT in rows.names for rows in self.spec.outputs):
+            yield from bucket.pieces(frames)
+        else:
+            yield bucket.step(frames).followed_by(bucket.advanced())
 
     def addressed(self, bucket: int, outbox: Outbox) -> Iterator[tuple[int, list[Frame]]]:
         """Yield the frames for each operator that takes results of a bucket, with the operator's number."""

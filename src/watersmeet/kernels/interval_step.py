@@ -152,9 +152,9 @@ class _Step:
 
     def emitted(self, selects: Sequence[str], of_rows: int) -> api.Rows:
         """Return the results of some queries over so many rows, in their order if they have one."""
-        sql = " UNION ALL ".join(selects)
-        if self.order:
-            sql = f"SELECT * FROM ({sql}) ORDER BY {api.order_sql(self.order)}"
+        if not self.order:
+            return api.made_in_turn(self.state, selects, of_rows)
+        sql = f"SELECT * FROM ({' UNION ALL '.join(selects)}) ORDER BY {api.order_sql(self.order)}"
         return api.made(self.state, sql, of_rows)
 
     def mark_and_pad(self, tracked: list[Side], *pairs: str) -> api.Rows:

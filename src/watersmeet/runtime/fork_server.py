@@ -89,8 +89,8 @@ def _started(path: Path) -> subprocess.Popen[bytes]:
 
     def end() -> None:
         if os.getpid() == owner:  # not in a fork of this process
-            server.kill()
-            server.wait()
+            with server:  # waits for its end
+                server.kill()
 
     atexit.register(end)
     return server

@@ -132,7 +132,8 @@ class _Stage:
         for number, inboxes in here.items():
             for bucket, frames in inboxes.items():
                 opened = self._opened(number, bucket)
-                yield from self._sent(number, opened, opened.step(frames), here)
+                for outbox in opened.step(frames):
+                    yield from self._sent(number, opened, outbox, here)
 
     def close(self) -> Iterator[pa.RecordBatch]:
         """What the operators send on at the end of the epoch, each after all that comes before it."""
@@ -140,14 +141,15 @@ class _Stage:
         for number in self._task.operators:
             for bucket, frames in here[number].items():
                 opened = self._opened(number, bucket)
-                yield from self._sent(number, opened, opened.step(frames), here)
+                for outbox in opened.step(frames):
+                    yield from self._sent(number, opened, outbox, here)
             for opened in self._buckets[number].values():
                 yield from self._sent(number, opened, opened.close(), here)
 
     def _opened(self, number: int, bucket: int) -> _Bucket:
         buckets = self._buckets[number]
         if bucket not in buckets:
-            buckets[bucket] = _Bucket(self._task, self._task.operators[number].spec, bucket)
+            buckets[bucket] = _Bucket(self._task, self._task.operators[number], bucket)
         return buckets[bucket]
 
     def _sent(self, number: int, bucket: _Bucket, outbox: Outbox, here: _Inboxes) -> Iterator[pa.RecordBatch]:
@@ -169,9 +171,10 @@ class _Stage:
 class _Bucket:
     """A bucket of an operator for the time of an epoch."""
 
-    def __init__(self, task: LiveOperatorTask, spec: OperatorSpec, number: int) -> None:
+    def __init__(self, task: LiveOperatorTask, operator: LiveOperator, number: int) -> None:
         self.number = number
-        self._task, self._spec = task, spec
+        self._task, self._operator = task, operator
+        spec = operator.spec
         self._store: EpochStore = task.epochs.open("operators", spec.name, str(number))
         memory = task.memory.here()
         working_set = working_sets(memory).get(task.run_id, spec.name, str(number))
@@ -185,9 +188,8 @@ class _Bucket:
         )
         self._side: list[pa.Table] = []
 
-    def step(self, frames: Sequence[Frame]) -> Outbox:
-        outbox = self._bucket.step(frames)
-        return outbox.followed_by(self._bucket.advanced())
+    def step(self, frames: Sequence[Frame]) -> Iterator[Outbox]:
+        return self._operator.step(self._bucket, frames)
 
     def close(self) -> Outbox:
         task = self._task
@@ -196,7 +198,7 @@ class _Bucket:
         if self._side and task.side_folder is not None:
             path = f"{task.side_folder}/batch-{task.epochs.current}-{self.number}-0.jsonl"
             write_side_rows(pa.concat_tables(self._side), path)
-        return Outbox(self._spec, self.number, {}, reported)
+        return Outbox(self._operator.spec, self.number, {}, reported)
 
     def results(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
         """The results of the query; side rows are kept until the end of the epoch."""
