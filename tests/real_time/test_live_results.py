@@ -106,7 +106,7 @@ def test_results_that_are_never_retracted_go_on_as_they_are_made(
         "CREATE STREAM b (k INT, w INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');"
         f"SELECT v, w FROM a {kind} b ON a.k = b.k EMIT CHANGELOG"
     )
-    sent = []
+    sent: list[int] = []
 
     class Noted(EpochHarness):
         def _taken_by(self, operator: LiveOperator, bucket: int, frames: list[Frame]) -> Iterator[Outbox]:

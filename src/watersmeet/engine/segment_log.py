@@ -101,12 +101,14 @@ def _set_aside(rows: Rows, max_bytes: int | None) -> Iterator[tuple[pa.Table, Ma
 
 
 def _up_to(pieces: Iterable[pa.Table], max_bytes: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of pieces until they have so many bytes (None: all)."""
+    """Yield the rows of at least one piece, and of more while such pieces fit in so many bytes (None: of all)."""
     taken = 0
     for piece in pieces:
+        nbytes = piece.nbytes
         yield from piece.to_batches()
-        taken += piece.nbytes
-        if max_bytes is not None and taken >= max_bytes:
+        del piece  # before the next is made
+        taken += nbytes
+        if max_bytes is not None and taken + nbytes > max_bytes:
             return
 
 

@@ -25,8 +25,8 @@ from watersmeet.state.mapped_file import MappedFile, mapped_table
 from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import alike
 
-#: Rows of one piece of a scan.
-_SCANNED_ROWS = 65_536
+#: A piece of a scan has at most so many rows, and about so many bytes.
+_SCANNED_ROWS, _SCANNED_BYTES = 65_536, 4 << 20
 
 
 class KeyedSegments:
@@ -188,7 +188,8 @@ class _Scan:
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
         self._file.expect()
-        for piece in self._rows.to_batches(max_chunksize=_SCANNED_ROWS):
+        in_bytes = _SCANNED_BYTES * self._rows.num_rows // max(self._rows.nbytes, 1)
+        for piece in self._rows.to_batches(max_chunksize=max(min(_SCANNED_ROWS, in_bytes), 1)):
             try:
                 yield piece
             finally:  # also if no more is asked for
