@@ -84,7 +84,7 @@ def test_a_batch_whose_workers_die_and_that_is_stopped_evicts_the_same_rows(
 @pytest.mark.parametrize("policies", [("oldest", "lru"), ("pressure", "per_key")])
 def test_a_killed_job_evicts_the_same_rows(spark: SparkSession, tmp_path: Path, policies: tuple[str, str]) -> None:
     names = [name for name, (policy, _) in QUERIES.items() if policy in policies]
-    files, folder = 12, tmp_path / "killed"
+    files, folder = 24, tmp_path / "killed"
     write_inputs(folder, files)
     kills = campaign.run(folder, names, seed=len(policies[0]), say=partial(print, flush=True))
     assert kills.total() >= 4, kills

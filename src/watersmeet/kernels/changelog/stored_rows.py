@@ -148,11 +148,11 @@ class StoredRows:
         columns = ", ".join(quote(name) for name in fresh[self.relation].column_names)
         entries = {log: self._entries(log, new=new[log]) for log in self.relations[1:]}
         where = f"{still} AND NOT ({passed})" if passed else still
-        selects = []
-        for part in (new[self.relation], *self.state.parts(self.relation)):
-            rows = f"(SELECT {columns} FROM {part})"
-            holding = self._holding(rows, entries[self.gone], entries.get(self.counts))
-            selects.append(f"SELECT * FROM {holding} AS s WHERE {where}")
+        parts = [f"SELECT {columns} FROM {part}" for part in (new[self.relation], *self.state.parts(self.relation))]
+        if not self.state.has_little_memory:  # each part has a hash table of the entries
+            parts = [" UNION ALL ".join(parts)]
+        holding = (self._holding(f"({part})", entries[self.gone], entries.get(self.counts)) for part in parts)
+        selects = [f"SELECT * FROM {rows} AS s WHERE {where}" for rows in holding]
         most = self.state.most_rows(self.relation)
         result.replace[self.relation] = made_in_turn(self.state, selects, most, joins_as_written=True)
         for name in self.relations[1:]:
