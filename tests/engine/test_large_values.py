@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pytest
 
-from watersmeet.engine import bucket_step, frames
-from watersmeet.engine.outbox import result_frames
+from watersmeet.engine import frames, outbox
 from watersmeet.errors import LimitError
 from watersmeet.kernels import interval
 from watersmeet.kernels.api import StepResult
@@ -89,7 +88,7 @@ def test_what_a_step_has_at_once_is_small(name: str, monkeypatch: pytest.MonkeyP
     """Twenty rows a side under one key have 400 pairs, of 2.4 MB; the kernel gets none of these bytes."""
     at_kernel: list[int] = []
     sent: list[tuple[int, int]] = []
-    step, frames_of = interval.IntervalJoin.step, result_frames
+    step, frames_of = interval.IntervalJoin.step, outbox.result_frames
 
     def measured(
         self: interval.IntervalJoin, state: object, inputs: Mapping[int, pa.Table], *more: object
@@ -104,7 +103,7 @@ def test_what_a_step_has_at_once_is_small(name: str, monkeypatch: pytest.MonkeyP
         return frames_of(spec, bucket, query, changes)  # type: ignore[arg-type]
 
     monkeypatch.setattr(interval.IntervalJoin, "step", measured)
-    monkeypatch.setattr(bucket_step, "result_frames", recorded)
+    monkeypatch.setattr(outbox, "result_frames", recorded)
     harness = Harness(*load_script(SCRIPT + QUERIES[name]), buckets=1)
     rows = [(1, "x" * VALUE, 7) for _ in range(20)]
     given = 0

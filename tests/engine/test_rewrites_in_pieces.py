@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from tests.support.little_memory import give_little_memory
 from watersmeet.engine import segment_log
 from watersmeet.kernels import api
 from watersmeet.kernels.aggregate import step as aggregate_step
@@ -37,7 +38,7 @@ QUERIES = {
 
 @pytest.fixture(autouse=True)
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is rewritten early, in parts and pieces that are small, and results are made as they are taken."""
+    """All is rewritten early, in parts and pieces that are small where memory is, and results are made as they go."""
     for module, name, value in (
         (stored_rows, "MIN_DEAD", KEYS),
         (aggregate_step, "MIN_SETTLED", KEYS),
@@ -45,7 +46,6 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         (api, "MANY_ROWS", 0),
         (small_segments, "SMALL_ROWS", 10),
         (working_set, "_PART_BYTES", MOST),
-        (working_set.WorkingSet, "has_little_memory", True),
         (working_set, "_PIECE_ROWS", 1),
     ):
         monkeypatch.setattr(module, name, value)
@@ -79,9 +79,17 @@ def test_what_is_rewritten_in_pieces_is_the_same(query: str, monkeypatch: pytest
     monkeypatch.setattr(segment_log, "_set_aside", noted)
     expected, stored = changes_and_state(query, None)
     assert any(expected)
+    give_little_memory(monkeypatch)
     whole = max(nbytes for nbytes, _ in pieces)
     pieces.clear()
     assert changes_and_state(query, MOST) == (expected, stored)
     in_files = [nbytes for nbytes, is_in_file in pieces if is_in_file]
     assert max(in_files) < min(whole, 3 * MOST)
     assert len(in_files) > ROUNDS
+
+
+@pytest.mark.parametrize(("most", "rows"), [(None, [70]), (1, [10] * 7), (200, [20, 20, 20, 10]), (249, [30, 30, 10])])
+def test_a_segment_has_the_pieces_that_fit(most: int | None, rows: list[int]) -> None:
+    """Of 80 bytes each."""
+    pieces = iter([pa.table({"n": pa.array(range(10), pa.int64())}) for _ in range(7)])
+    assert [part.num_rows for part, _ in segment_log._set_aside(pieces, most)] == rows

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.kernels import test_multi_way, test_shared_stores
 from tests.kernels.models import STREAMS, cut, rows_of, shapes
 from tests.kernels.test_interval_properties import check
+from tests.support.little_memory import give_little_memory
 from tests.support.reference import Kind
 from watersmeet.errors import WatersmeetError
 from watersmeet.kernels import api
@@ -42,7 +43,7 @@ def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(api, "MANY_RESULTS", 0)
     patched.setattr(api, "PAIRS_PER_ROW", 0)
     patched.setattr(working_set, "_PIECE_ROWS", 2)
-    patched.setattr(working_set.WorkingSet, "has_little_memory", True)
+    give_little_memory(patched)
 
 
 @pytest.mark.sample(4)

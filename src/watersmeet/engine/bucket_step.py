@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
@@ -23,7 +24,7 @@ from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
 from watersmeet.engine.inbox import in_pieces, sort_inbox
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
-from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, result_frames, side_frames
+from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.stages import stages
@@ -110,27 +111,27 @@ class OpenBucket:
         """
         changes = defaultdict[int, list[pa.Table]](list)
         others: list[Frame] = []
-        for outbox in self.pieces(frames):
+        for outbox in self.outboxes(frames):
             for query, rows in outbox.changes.items():
                 changes[query].append(rows)
             others += outbox.others
         whole = {query: pa.concat_tables(rows) for query, rows in changes.items()}
         return Outbox(self._spec, self._bucket, whole, others)
 
-    def pieces(self, frames: Iterable[Frame]) -> Iterator[Outbox]:
+    def outboxes(self, frames: Iterable[Frame]) -> Iterator[Outbox]:
         """Take frames and yield what ``step`` returns, results as they are made; raises what it raises."""
         self._manifest.alike = False  # this bucket may take marks in another step than other buckets
+        yield from self._outboxes(frames)
+
+    def stream(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+        """Take frames and yield what they make it send on; raises what ``step`` raises."""
+        return chain.from_iterable(self._outboxes(frames))
+
+    def _outboxes(self, frames: Iterable[Frame]) -> Iterator[Outbox]:
         others: list[Frame] = []
         for query, rows in self._take(frames, others):
             yield Outbox(self._spec, self._bucket, {query: rows}, [])
         yield Outbox(self._spec, self._bucket, {}, others)
-
-    def stream(self, frames: Iterable[Frame]) -> Iterator[Frame]:
-        """Take frames and yield what they make it send on; raises what ``step`` raises."""
-        others: list[Frame] = []
-        for query, rows in self._take(frames, others):
-            yield from result_frames(self._spec, self._bucket, query, rows)
-        yield from others
 
     def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
         """Yield results, each with the number of its query; at the end add the ``others``."""

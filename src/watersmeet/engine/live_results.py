@@ -87,13 +87,15 @@ class LiveOperator:
         """Whether the results are those of the query."""
         return self.sends_to is None and not self.readings and not self.by_spark
 
-    def step(self, bucket: OpenBucket, frames: Iterable[Frame]) -> Iterator[Outbox]:
-        """Take frames; yield what a bucket sends on, and for later operators how far its frontier has advanced.
+    @property
+    def streams_results(self) -> bool:
+        """Whether results go on as they are made; others may cancel out within a step, or are read with a frontier."""
+        return self.is_last and not any(WEIGHT in rows.names for rows in self.spec.outputs)
 
-        Results of a query that retracts none come as they are made, others in one piece: they may cancel out.
-        """
-        if self.is_last and not any(WEIGHT in rows.names for rows in self.spec.outputs):
-            yield from bucket.pieces(frames)
+    def step(self, bucket: OpenBucket, frames: Iterable[Frame]) -> Iterator[Outbox]:
+        """Take frames; yield what a bucket sends on: streamed results, or all together and then its frontier."""
+        if self.streams_results:
+            yield from bucket.outboxes(frames)
         else:
             yield bucket.step(frames).followed_by(bucket.advanced())
 

@@ -95,7 +95,9 @@ def _set_aside(rows: Rows, max_bytes: int | None) -> Iterator[tuple[pa.Table, Ma
         yield rows, None
         return
     for first in rows:
-        file, table = mapped_batches(_up_to(chain([first], rows), max_bytes), first.schema)
+        schema, pieces = first.schema, chain(iter([first]), rows)
+        del first  # a piece is freed before the next is made
+        file, table = mapped_batches(_up_to(pieces, max_bytes), schema)
         file.release()
         yield table, file
 
@@ -106,7 +108,7 @@ def _up_to(pieces: Iterable[pa.Table], max_bytes: int | None) -> Iterator[pa.Rec
     for piece in pieces:
         nbytes = piece.nbytes
         yield from piece.to_batches()
-        del piece  # before the next is made
+        del piece
         taken += nbytes
         if max_bytes is not None and taken + nbytes > max_bytes:
             return

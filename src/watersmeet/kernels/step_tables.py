@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from watersmeet.kernels.api import quote
-from watersmeet.kernels.planning import Planning
+from watersmeet.kernels.optimizers import Optimizers
 
 if TYPE_CHECKING:
     import duckdb
@@ -16,17 +16,17 @@ _numbers = itertools.count()
 
 
 class StepTables:
-    """Tables of DuckDB by name; those of ``StateView.tables`` stay until the step ends."""
+    """Temporary tables of DuckDB by name, until ``drop_all``."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, planning: Planning) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, optimizers: Optimizers) -> None:
         self._connection = connection
-        self._planning = planning
+        self._optimizers = optimizers
         self._made: set[str] = set()
 
     def make(self, name: str, sql: str, *, joins_as_written: bool = False) -> int:
         """Make a table of the rows of a query; return how many they are.  For the joins see ``StateView.query``."""
         self._made.add(name)
-        with self._planning.joins_as_written(joins_as_written):
+        with self._optimizers.joins_as_written(joins_as_written):
             return self._created(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
 
     def add(self, sql: str) -> tuple[str, int]:

@@ -89,7 +89,7 @@ def _started(path: Path) -> subprocess.Popen[bytes]:
 
     def end() -> None:
         if os.getpid() == owner:  # not in a fork of this process
-            with server:  # waits for its end
+            with server:  # closes its pipe, and waits for its end
                 server.kill()
 
     atexit.register(end)

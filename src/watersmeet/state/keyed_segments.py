@@ -188,8 +188,8 @@ class _Scan:
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
         self._file.expect()
-        in_bytes = _SCANNED_BYTES * self._rows.num_rows // max(self._rows.nbytes, 1)
-        for piece in self._rows.to_batches(max_chunksize=max(min(_SCANNED_ROWS, in_bytes), 1)):
+        fitting = _SCANNED_BYTES * self._rows.num_rows // max(self._rows.nbytes, 1)
+        for piece in self._rows.to_batches(max_chunksize=max(min(_SCANNED_ROWS, fitting), 1)):
             try:
                 yield piece
             finally:  # also if no more is asked for

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
-from watersmeet.kernels.planning import Planning
+from watersmeet.kernels.optimizers import Optimizers
 from watersmeet.kernels.step_tables import StepTables
 from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.disk_tables import DiskTables, is_on_disk
@@ -55,6 +56,8 @@ _PIECE_ROWS, _PIECE_BYTES = 131_072, 8 << 20
 _READ_ROWS = 2_048
 #: A lookup may return this many bytes, however small the budget is.
 _LEAST_FOUND_BYTES = 8 << 20
+#: A text column of an Arrow batch may have 2 GiB.
+_BATCH_BYTES = 1 << 30
 #: A part of a relation that is read on its own has about so many bytes.
 _PART_BYTES = 32 << 20
 #: Stored rows sampled to estimate how many a lookup returns, before a relation gets a hash index.
@@ -71,16 +74,14 @@ class WorkingSet:
         connection: duckdb.DuckDBPyConnection,
         on_disk: DiskTables | None = None,
         budget: ArrowBudget | None = None,
-        *,
-        has_little_memory: bool = False,
+        optimizers: Optimizers | None = None,
     ) -> None:
-        self._has_little_memory = has_little_memory
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
         self.max_bytes: int | None = None  # see StateView
         self.carried: Sequence[str] = ()  # columns whose values need not be where the kernel is: see OperatorSpec
         self.values = LargeValues()
-        self._planning = Planning(connection, has_little_memory=has_little_memory)
-        self.tables = StepTables(connection, self._planning)
+        self._optimizers = optimizers or Optimizers(connection)
+        self.tables = StepTables(connection, self._optimizers)
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._budget = budget or ArrowBudget(0)
@@ -97,7 +98,7 @@ class WorkingSet:
     @property
     def has_little_memory(self) -> bool:
         """Whether queries should take little memory; see ``StateView``."""
-        return self._has_little_memory
+        return self._optimizers.has_little_memory
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -224,23 +225,18 @@ class WorkingSet:
         """Return the rows of a query; see ``StateView``."""
         if not joins_as_written and not self._tables and not self._keyed:  # all that it reads is registered
             return self._statements.query(sql)
-        with self._planning.joins_as_written(joins_as_written):
+        with self._optimizers.joins_as_written(joins_as_written):
             return fetched(self._connection, sql)
 
     def stream(self, sql: str, *, joins_as_written: bool = False) -> Iterator[pa.Table]:
         """Yield the rows of a query as they are made; see ``StateView``.
 
-        A query that ``execute`` runs would collect its whole result first.  Raises DuckDB's errors, of which Arrow's
-        reader passes on the text alone.
+        A query that ``execute`` runs would collect its whole result first.
         """
-        try:
-            with self._planning.joins_as_written(joins_as_written):
-                reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
-                yield reader.schema.empty_table()
-                yield from _gathered(reader)
-        except OSError as error:
-            kind = _ERRORS.get(str(error).partition(":")[0], duckdb.Error)
-            raise kind(str(error)) from None
+        with _errors_of_duckdb(), self._optimizers.joins_as_written(joins_as_written):
+            reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
+            yield reader.schema.empty_table()
+            yield from _gathered(reader)
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``; segments outside are pruned."""
@@ -420,11 +416,23 @@ class WorkingSet:
         keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name(), self._budget, self._found)
         for segment in self._of(relation):
             if (table := self._tables.get(segment.id)) is not None:
-                # in one batch, which need not be copied to be one chunk
-                reader = self._connection.sql(f"SELECT * FROM {table}").to_arrow_reader(segment.rows)
-                keyed.add(segment, reader.read_all(), in_memory=not is_on_disk(table))
+                with _errors_of_duckdb():
+                    # in one batch, if a batch can have so many bytes: several would be copied into one
+                    rows = min(segment.rows, _BATCH_BYTES * segment.rows // max(segment.nbytes, 1))
+                    reader = self._connection.sql(f"SELECT * FROM {table}").to_arrow_reader(max(rows, 1))
+                    keyed.add(segment, reader.read_all(), in_memory=not is_on_disk(table))
                 del self._tables[segment.id]
                 self._connection.execute(f"DROP TABLE {table}")
+
+
+@contextmanager
+def _errors_of_duckdb() -> Iterator[None]:
+    """Raise DuckDB's errors, of which Arrow's reader passes on the text alone."""
+    try:
+        yield
+    except OSError as error:
+        kind = _ERRORS.get(str(error).partition(":")[0], duckdb.Error)
+        raise kind(str(error)) from None
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 
+from watersmeet.kernels.optimizers import Optimizers
 from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.disk_tables import DiskTables
 from watersmeet.state.working_set import WorkingSet
@@ -48,7 +49,7 @@ class WorkingSets:
         self._on_disk = DiskTables(self._connection)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._budget = ArrowBudget(keyed_bytes)
-        self._has_little_memory = has_little_memory
+        self._optimizers = Optimizers(self._connection, has_little_memory=has_little_memory)
         self._idle_seconds = idle_seconds
         self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
         self._last_used: dict[tuple[str, ...], float] = {}
@@ -57,9 +58,7 @@ class WorkingSets:
         """Return the working set of a bucket (key: query run, operator, bucket), an empty one if it is new."""
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = WorkingSet(
-                self._connection, self._on_disk, self._budget, has_little_memory=self._has_little_memory
-            )
+            found = self._sets[key] = WorkingSet(self._connection, self._on_disk, self._budget, self._optimizers)
         self._sets.move_to_end(key)
         self._last_used[key] = time.monotonic()
         return found

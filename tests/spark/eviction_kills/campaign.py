@@ -74,13 +74,9 @@ def _kill_parts(
 
 
 def _rarest(kills: Counter[Victim], drawn: random.Random) -> Victim:
-    """Draw one of those that were killed least often, at first one that ends the driver: later the job may be through.
-
-    There may be none of it now, so that another must be drawn.
-    """
-    possible = list(Victim) if kills else [victim for victim in Victim if victim.ends_the_driver]
-    least = min(kills[victim] for victim in possible)
-    return drawn.choice([victim for victim in possible if kills[victim] == least])
+    """Draw one of those that were killed least often; there may be none of it now, so that another must be drawn."""
+    least = min(kills[victim] for victim in Victim)
+    return drawn.choice([victim for victim in Victim if kills[victim] == least])
 
 
 def _has_progressed(job: subprocess.Popen[bytes], folder: Path, batches: int) -> bool:

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import RID
+from watersmeet.kernels import api
 from watersmeet.kernels.api import (
     FOREVER,
     GONE,
-    MANY_RESULTS,
-    MANY_ROWS,
     NEVER,
     StateView,
     StepResult,
@@ -97,11 +96,11 @@ class StoredRows:
             return
         found, tables = f"{self.relation}_found", self.state.tables
         # DuckDB does not know how many rows lie in files, and would build hash tables of all of them
-        are_many = self.state.most_rows(self.relation, low, high) >= MANY_ROWS
+        are_many = self.state.most_rows(self.relation, low, high) >= max(api.MANY_ROWS, probes.num_rows)
         try:
             rows = tables.make(found, f"SELECT * FROM {stored} AS s WHERE {where}", joins_as_written=are_many)
             logs, of_found = (self.gone, self.counts), ""
-            if rows > max(*map(self.state.most_rows, logs), MANY_RESULTS):
+            if rows > max(*map(self.state.most_rows, logs), api.MANY_RESULTS):
                 # to look up each would read all entries as well, and hold all ids
                 entries = [self._entries(log) for log in logs]
             else:
@@ -149,7 +148,7 @@ class StoredRows:
         entries = {log: self._entries(log, new=new[log]) for log in self.relations[1:]}
         where = f"{still} AND NOT ({passed})" if passed else still
         parts = [f"SELECT {columns} FROM {part}" for part in (new[self.relation], *self.state.parts(self.relation))]
-        if not self.state.has_little_memory:  # each part has a hash table of the entries
+        if not self.state.has_little_memory:  # then one query hashes the entries once, and not for each part
             parts = [" UNION ALL ".join(parts)]
         holding = (self._holding(f"({part})", entries[self.gone], entries.get(self.counts)) for part in parts)
         selects = [f"SELECT * FROM {rows} AS s WHERE {where}" for rows in holding]

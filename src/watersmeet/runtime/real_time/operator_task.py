@@ -218,7 +218,7 @@ def result_schema(spec: OperatorSpec) -> pa.Schema:
 
 
 def result_batches(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
-    """Yield what the last operator sends on: the changes of a step that do not cancel out, and counters."""
+    """Yield what the last operator sends on: those of its changes that do not cancel out, and counters."""
     schema, has_results = result_schema(outbox.spec), False
     for query in range(len(outbox.spec.outputs)):
         rows = outbox.results(query)

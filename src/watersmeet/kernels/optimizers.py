@@ -1,4 +1,4 @@
-"""How DuckDB plans the queries of a step."""
+"""Which of DuckDB's optimizers plan the queries of a step."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-#: The optimizers that order joins and choose their build sides.
+#: Those that order joins and choose their build sides.
 _ORDERING = ("join_order", "build_side_probe_side")
-#: Those that tell a join how close together its keys are.  Where integer keys span less than a million, DuckDB keeps
-#: the build side of an inner join in arrays of that length, however few its rows: 70 MB for seven columns.  They do
-#: not count towards ``memory_limit``.
-_RANGES = ("join_filter_pushdown", "statistics_propagation")
+#: Those that tell an inner join how close together its integer keys are.  Where these span about a million or less,
+#: DuckDB makes a "perfect hash join": it copies the build side into arrays as long as the span, however few its rows
+#: are.  They do not count towards ``memory_limit``: 72 MB for 24,000 rows of seven columns.
+_SPANS = ("join_filter_pushdown", "statistics_propagation")
 
 
-class Planning:
-    """Which of DuckDB's optimizers plan a connection's queries; with little memory, none that may take much of it."""
+class Optimizers:
+    """Those of a DuckDB with all its connections; with little memory, none of them plans perfect hash joins."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, *, has_little_memory: bool = False) -> None:
+        self.has_little_memory = has_little_memory
         self._connection = connection
-        self._disabled = _RANGES if has_little_memory else ()
-        if has_little_memory:
-            self._disable(self._disabled)
+        self._disabled = _SPANS if has_little_memory else ()
+        self._disable(self._disabled)
 
     @contextmanager
     def joins_as_written(self, wanted: bool) -> Iterator[None]:

@@ -8,7 +8,7 @@ import sys
 import duckdb
 import pytest
 
-from watersmeet.kernels.planning import Planning
+from watersmeet.kernels.optimizers import Optimizers
 from watersmeet.kernels.step_tables import StepTables
 from watersmeet.state import working_set
 from watersmeet.state.arrow_budget import ArrowBudget
@@ -34,14 +34,14 @@ def plan(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 def test_joins_are_planned_as_written_in_the_block_alone(
     connection: duckdb.DuckDBPyConnection, has_little_memory: bool
 ) -> None:
-    planning = Planning(connection, has_little_memory=has_little_memory)
+    optimizers = Optimizers(connection, has_little_memory=has_little_memory)
     assert "RIGHT_SEMI" in plan(connection, SEMI_JOIN)
-    with planning.joins_as_written(False):
+    with optimizers.joins_as_written(False):
         assert "RIGHT_SEMI" in plan(connection, SEMI_JOIN)
-    with planning.joins_as_written(True):
+    with optimizers.joins_as_written(True):
         assert "RIGHT_SEMI" not in plan(connection, SEMI_JOIN)
     assert "RIGHT_SEMI" in plan(connection, SEMI_JOIN)
-    with pytest.raises(duckdb.CatalogException), planning.joins_as_written(True):
+    with pytest.raises(duckdb.CatalogException), optimizers.joins_as_written(True):
         connection.execute("SELECT * FROM missing")
     assert "RIGHT_SEMI" in plan(connection, SEMI_JOIN)
 
@@ -53,14 +53,14 @@ from pathlib import Path
 
 import duckdb
 
-from watersmeet.kernels.planning import Planning
+from watersmeet.kernels.optimizers import Optimizers
 
 def most():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text()).group(1)) // 1024
 
 connection = duckdb.connect(config={"threads": 1})
-planning = Planning(connection, has_little_memory=sys.argv[1] == "little")
-with planning.joins_as_written(False), planning.joins_as_written(True):
+optimizers = Optimizers(connection, has_little_memory=sys.argv[1] == "little")
+with optimizers.joins_as_written(False), optimizers.joins_as_written(True):
     pass
 columns = ", ".join(f"range * {number} AS c{number}" for number in range(12))
 connection.execute(f"CREATE TABLE l AS SELECT range * 49 AS k, {columns} FROM range(20_000)")
@@ -80,8 +80,7 @@ def grows(memory: str) -> int:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of the resident size from /proc")
 def test_with_little_memory_a_join_takes_none_for_keys_that_it_does_not_have() -> None:
-    assert grows("much") > 60  # otherwise what ``Planning`` disables has another name or no need
-    assert grows("little") < 30
+    assert grows("much") - grows("little") > 40  # otherwise what is disabled has another name or no need
 
 
 def test_changes_are_looked_up_from_hash_tables_of_what_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
