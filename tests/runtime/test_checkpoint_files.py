@@ -3,41 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet.runtime.checkpoint_files import plain_renames
+from watersmeet.runtime.checkpoint_files import BY_RENAMES, plain_renames
 
+PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
-PLAIN = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-OTHER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+PLAIN = f"{PACKAGE}.FileSystemBasedCheckpointFileManager"
+OTHER = f"{PACKAGE}.FileContextBasedCheckpointFileManager"
 
 
 @pytest.fixture
 def plain(spark: SparkSession) -> Iterator[SparkSession]:
     """Spark as users have it: the tests' own chooses a class for all of them."""
-    chosen = spark.conf.get(SETTING, None)
-    spark.conf.unset(SETTING)
+    chosen = {name: spark.conf.get(name, None) for name in BY_RENAMES}
+    for name in chosen:
+        spark.conf.unset(name)
     yield spark
-    spark.conf.unset(SETTING) if chosen is None else spark.conf.set(SETTING, chosen)
+    for name, value in chosen.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 def setting_of_a_query(spark: SparkSession, folder: str, checkpoint: Path) -> object:
     """What a query has that is started on a checkpoint, once Spark's session is as before."""
     before = spark.conf.get(SETTING, None)
+    with started(spark, folder, checkpoint) as session:
+        assert spark.conf.get(SETTING, None) == before
+        found = session.conf().getOption(SETTING)
+        return found.get() if found.isDefined() else None
+
+
+@contextmanager
+def started(spark: SparkSession, folder: str, checkpoint: Path) -> Iterator[Any]:
+    """The JVM's session of a query that runs on a checkpoint."""
     rows = spark.readStream.format("rate").load().writeStream.format("noop")
     with plain_renames(spark, folder):
         query: Any = rows.option("checkpointLocation", str(checkpoint)).start()
     try:
-        assert spark.conf.get(SETTING, None) == before
-        stream = query._jsq.streamingQuery()
-        found = stream.sparkSessionForStream().conf().getOption(SETTING)
-        return found.get() if found.isDefined() else None
+        yield query._jsq.streamingQuery().sparkSessionForStream()
     finally:
         query.stop()
+
+
+def written_twice(spark: SparkSession, session: Any, path: Path) -> str:
+    """What a file holds that is written "first", and then "second", with the settings of a session."""
+    jvm: Any = spark._jvm
+    folder, file = (jvm.org.apache.hadoop.fs.Path(f"file:{each}") for each in (path.parent, path))
+    manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.create(
+        folder, session.sessionState().newHadoopConf()
+    )
+    for text in ("first", "second"):
+        stream = manager.createAtomic(file, True)
+        stream.write(text.encode())
+        stream.close()
+    return path.read_text()
+
+
+def test_a_file_that_is_written_again_is_replaced(plain: SparkSession, tmp_path: Path) -> None:
+    with started(plain, str(tmp_path), tmp_path / "q") as session:
+        assert written_twice(plain, session, tmp_path / "file") == "second"
+
+
+def test_so_it_is_in_the_tests_own_session(spark: SparkSession, tmp_path: Path) -> None:
+    assert written_twice(spark, spark._jsparkSession, tmp_path / "file") == "second"
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])

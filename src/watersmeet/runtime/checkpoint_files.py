@@ -3,19 +3,27 @@
 Spark's default asks Hadoop's ``FileContext``, which starts two processes (``chmod``, ``readlink``) or more for each
 file, and deletes a file before it replaces it.  Hadoop's ``FileSystem`` renames the same files in the same order
 without either.  On other file systems it may refuse to replace a file, so there Spark's default stays.
+
+So may the class that PySpark has for local files, Hive's ``ProxyLocalFileSystem``: the file stays as it is, and Spark
+only warns.  A batch that ran again after a kill then lost what it had stored.  Hadoop's own class replaces it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 from watersmeet.runtime.storage import Storage
 
-_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
-_BY_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_CLASS = "spark.sql.streaming.checkpointFileManagerClass"
+#: Spark's settings, and those of Hadoop that a query takes from its session.
+BY_RENAMES: Mapping[str, str] = {
+    _CLASS: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # the JVM has one of the other class already
+}
 
 
 @contextmanager
@@ -24,11 +32,21 @@ def plain_renames(spark: SparkSession, folder: str) -> Iterator[None]:
 
     A query keeps the settings of its start.  A class that the user has chosen stays.
     """
-    if spark.conf.get(_SETTING, None) is not None or Storage(spark).local_path(folder) is None:
+    if spark.conf.get(_CLASS, None) is not None or Storage(spark).local_path(folder) is None:
         yield
         return
-    spark.conf.set(_SETTING, _BY_RENAMES)
+    with with_settings(spark, BY_RENAMES):
+        yield
+
+
+@contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Give a session these settings, and then those from before."""
+    before = {name: spark.conf.get(name, None) for name in settings}
     try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
         yield
     finally:
-        spark.conf.unset(_SETTING)
+        for name, known in before.items():
+            spark.conf.unset(name) if known is None else spark.conf.set(name, known)

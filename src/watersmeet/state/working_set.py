@@ -94,6 +94,7 @@ class WorkingSet:
         self._small: dict[str, SmallSegments] = {}  # by relation
         self._indexes: dict[str, dict[tuple[str, ...], SegmentIndex]] = {}
         self._scan_budgets: dict[str, int] = {}  # rows by relation: see spend_scan_budget
+        self._streamed: pa.RecordBatchReader | None = None  # the last result that was streamed
 
     @property
     def has_little_memory(self) -> bool:
@@ -217,7 +218,10 @@ class WorkingSet:
         return self._registered.register(rows)
 
     def release(self) -> None:
-        """Release what a step registered, looked up or made."""
+        """Release what a step registered, looked up, made or streamed; of results, the rest may not have been taken."""
+        if self._streamed is not None:
+            self._streamed.close()
+            self._streamed = None
         self.tables.drop_all()
         self._registered.release()
 
@@ -234,7 +238,7 @@ class WorkingSet:
         A query that ``execute`` runs would collect its whole result first.
         """
         with _errors_of_duckdb(), self._optimizers.joins_as_written(joins_as_written):
-            reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
+            self._streamed = reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
             yield reader.schema.empty_table()
             yield from _gathered(reader)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from watersmeet.engine.control_events import Event
 from watersmeet.errors import CatalogError, WatersmeetError
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.buckets import new_buckets
+from watersmeet.runtime.checkpoint_files import BY_RENAMES, with_settings
 from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of
@@ -40,11 +41,9 @@ from watersmeet.testing.rig import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.tables import TableFiles
 
 _NAME = "of the test"
-#: Spark's default manager forks a process for each file that it creates on a local disk.  Tests need not survive a
-#: crash of the machine.
+#: Spark's default forks processes for each file that it creates on a local disk.
 QUICK_FILES = {
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager",
+    **BY_RENAMES,
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
     "RocksDBStateStoreProvider",
 }
@@ -164,7 +163,7 @@ class SparkGroup:
                 self._frames[run.number] = self._build(run)
         union = reduce(DataFrame.unionAll, (self._frames[run.number] for run in self._runs))
         writer = union.writeStream.option("checkpointLocation", str(self._checkpoint)).foreachBatch(self._collect)
-        with _settings(self._spark, QUICK_FILES):
+        with with_settings(self._spark, QUICK_FILES):
             self._query = writer.start()
 
     def _build(self, run: QueryRun) -> DataFrame:
@@ -228,19 +227,3 @@ def _failed(error: PySparkException) -> WatersmeetError:
     if type(translated) is WatersmeetError:
         translated.hint = None  # it mentions the checkpoint, which a test does not keep
     return translated
-
-
-@contextmanager
-def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set Spark settings, which a query keeps when it starts, and restore the session's own afterwards."""
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, known in before.items():
-            if known is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, known)
