@@ -137,6 +137,22 @@ def test_an_expression_that_fails_midway_is_an_error_and_leaves_nothing() -> Non
     assert {row for _, row in harness.step({"r": StepInput(good)}).changes} == {(1, 1), (1, 2), (1, 3)}
 
 
+@pytest.mark.usefixtures("in_pieces")
+def test_a_result_that_is_given_up_midway_leaves_nothing() -> None:
+    harness = Harness(*load_script(SCRIPT.replace("JOIN", "LEFT JOIN")), buckets=1)
+    harness.step({"l": StepInput([(1, number, 7) for number in range(200)])})
+    (number,) = (place for place, part in enumerate(harness.plan.inputs) if part.input.stream.name == "r")
+    rows = StepInput([(1, number, 7) for number in range(60)])
+    frames = harness._pack(harness.plan.inputs[number], rows, harness._tasks.packs[number])
+    outboxes = harness._bucket(0, harness._operators[0]).outboxes(frames)
+    next(outboxes)
+    outboxes.close()  # type: ignore[attr-defined]
+    connection = harness._working_sets.get("join_1", "0").connection
+    assert connection.sql("SELECT table_name FROM duckdb_tables() WHERE temporary").fetchall() == []
+    again = harness._bucket(0, harness._operators[0]).outboxes(frames)
+    assert sum(rows.num_rows for outbox in again for rows in outbox.changes.values()) == 200 * 60
+
+
 def test_an_error_in_the_midst_of_a_result_is_duckdbs() -> None:
     """Arrow raises an OSError with its text."""
     rows = WorkingSets(keyed_bytes=1 << 30).get("q", "1")
