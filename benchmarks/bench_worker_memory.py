@@ -159,8 +159,7 @@ def _measure(name: str, folder: Path, setting: int | None, options: argparse.Nam
     report = running.report()
     rows_in = sum(report.rows_in.values())
     session.spark.stop()
-    (first, before), (last, after) = since_full[0], since_full[-1]
-    rate = (after - before) / (last - first) if last > first else float("nan")
+    rate = _rate(since_full)
     share = f", {100 * peak.largest_worker / setting:.0f}% of the setting" if setting else ""
     print(
         f"{name}: {rows_in:,} rows in {seconds:.0f} s, {report.rows_out:,} results; "
@@ -185,6 +184,14 @@ def _measure(name: str, folder: Path, setting: int | None, options: argparse.Nam
         ),
         flush=True,
     )
+
+
+def _rate(samples: list[tuple[float, int]]) -> float:
+    """Return rows a second between the first of some samples and the last; NaN if they are too few."""
+    if len(samples) < 2:
+        return float("nan")
+    (first, before), (last, after) = samples[0], samples[-1]
+    return (after - before) / (last - first)
 
 
 def _create_streams(session: Session, folder: Path, query: Query, delay: str) -> None:
