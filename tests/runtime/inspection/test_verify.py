@@ -79,6 +79,14 @@ def test_a_flipped_byte_in_any_file_of_the_state_is_found(tmp_path: Path, kind: 
     assert verify(str(path)).faults == []
 
 
+def test_what_a_killed_writer_left_is_no_fault(tmp_path: Path) -> None:
+    path = unpack_micro_batches(tmp_path)
+    folder = path / "spark/state/0/1"
+    (folder / ".2.changelog.1b2c.TID7.tmp").write_bytes((folder / "2.changelog").read_bytes()[:-3])
+    (folder / "..2.changelog.1b2c.TID7.tmp.crc").write_bytes((folder / ".2.changelog.crc").read_bytes())
+    assert verify(str(path)).faults == []
+
+
 @pytest.mark.parametrize("name", ["spark/offsets/1", "spark/commits/2"])
 def test_a_flipped_byte_in_a_log_of_spark_is_found(tmp_path: Path, name: str) -> None:
     path = unpack_micro_batches(tmp_path)

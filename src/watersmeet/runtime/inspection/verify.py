@@ -115,7 +115,7 @@ def _check_bytes(files: Files, found: Verified) -> None:
     infos = [info for info in files.infos(recursive=True) if info.is_file]
     names = {str(info.path): info for info in infos}
     for info in infos:
-        if is_checksum(info.base_name):
+        if is_checksum(info.base_name) or _is_left_over(info.base_name):
             continue
         found.files += 1
         found.nbytes += info.size or 0
@@ -129,6 +129,11 @@ def _check_bytes(files: Files, found: Verified) -> None:
         if content is not None and stored is not None and not fits(content, stored):
             what = f"{files.folder}/{inner} does not fit the checksum that Hadoop has written beside it"
             found.faults.append(Fault(f"{files.folder}/{inner}", what, _RESTORE))
+
+
+def _is_left_over(name: str) -> bool:
+    """Whether a file is one that Spark has not renamed yet: its writer works on it, or was killed."""
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _check_logs(files: Files, plan: PlanFile, found: Verified) -> None:
