@@ -64,7 +64,11 @@ def written_twice(spark: SparkSession, session: Any, path: Path) -> str:
     return path.read_text()
 
 
-def test_a_file_that_is_written_again_is_replaced(plain: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_a_file_that_is_written_again_is_replaced(plain: SparkSession, tmp_path: Path, is_chosen: bool) -> None:
+    """Also where the user has chosen the class, without a file system that it can work with."""
+    if is_chosen:
+        plain.conf.set(SETTING, PLAIN)
     with started(plain, str(tmp_path), tmp_path / "q") as session:
         assert written_twice(plain, session, tmp_path / "file") == "second"
 

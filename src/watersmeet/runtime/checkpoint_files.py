@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from watersmeet.runtime.storage import Storage
 
 _CLASS = "spark.sql.streaming.checkpointFileManagerClass"
-#: Spark's settings, and those of Hadoop that a query takes from its session.
+#: Settings of Hadoop that a query takes from its session, and Spark's, last: no query may start with this one alone.
 BY_RENAMES: Mapping[str, str] = {
-    _CLASS: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "fs.file.impl.disable.cache": "true",  # the JVM has one of the other class already
+    _CLASS: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 }
 
 
@@ -30,9 +30,9 @@ BY_RENAMES: Mapping[str, str] = {
 def plain_renames(spark: SparkSession, folder: str) -> Iterator[None]:
     """Let a query that is started meanwhile rename the files of its checkpoint ``folder``, if that is on a local disk.
 
-    A query keeps the settings of its start.  A class that the user has chosen stays.
+    A query keeps the settings of its start.  Another class that the user has chosen stays.
     """
-    if spark.conf.get(_CLASS, None) is not None or Storage(spark).local_path(folder) is None:
+    if spark.conf.get(_CLASS, None) not in (None, BY_RENAMES[_CLASS]) or Storage(spark).local_path(folder) is None:
         yield
         return
     with with_settings(spark, BY_RENAMES):
@@ -41,12 +41,12 @@ def plain_renames(spark: SparkSession, folder: str) -> Iterator[None]:
 
 @contextmanager
 def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Give a session these settings, and then those from before."""
+    """Give a session these settings, and then those from before, in the reverse order."""
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():
             spark.conf.set(name, value)
         yield
     finally:
-        for name, known in before.items():
+        for name, known in reversed(before.items()):
             spark.conf.unset(name) if known is None else spark.conf.set(name, known)
