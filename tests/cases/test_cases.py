@@ -34,6 +34,7 @@ def test_case(case: Case) -> None:
 STORES_MORE = (
     "rows that meet what OR combines with NOT EXISTS come at once, the others when their windows close",
     "a window that follows from those of four streams, from a WITHIN and through a semi join",
+    "a test that stands in all parts of OR is made once",
 )
 
 

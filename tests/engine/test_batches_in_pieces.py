@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 
-from watersmeet.columns import WEIGHT
+from watersmeet.columns import ID, WEIGHT
 from watersmeet.engine import frames
+from watersmeet.engine.cuts import in_pieces
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
-from watersmeet.engine.inbox import in_pieces
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
@@ -60,6 +62,29 @@ def test_a_row_and_its_retraction_come_in_one_piece() -> None:
     assert all(len(piece) == 2 and piece[0]["h"] == piece[1]["h"] for piece in tables)
     assert sorted(key for piece in tables for key in piece[0]["h"].to_pylist()) == hashes
     assert sum(frame in others for piece, _ in pieces for frame in piece) == 10
+
+
+def test_a_row_without_a_key_comes_with_its_retraction_by_its_id() -> None:
+    """Rows without an id are never retracted, and need not be together."""
+    ids = [f"id {number}" for number in range(20)] + [None] * 20
+    table = pa.table({ID: ids, "v": range(40)})
+    sent = [frame for rows in (table, table.slice(0, 20)) for frame in row_frames(rows, bucket=0, input=0)]
+    pieces = [[decode_table(frame.payload) for frame in piece] for piece, _ in in_pieces(sent, 100, {0: (ID,)})]
+    found = [[row for rows in piece for row in rows.to_pylist()] for piece in pieces if piece]
+    assert len(found) > 1
+    for piece in found:
+        named = Counter(row[ID] for row in piece if row[ID] is not None)
+        assert set(named.values()) <= {2}
+        assert {row["v"] for row in piece if row[ID] is None}
+    assert sorted(row["v"] for piece in found for row in piece) == sorted([*range(40), *range(20)])
+
+
+@pytest.mark.parametrize("values", [[0.0, -0.0], [float("nan"), -float("nan")], [None, None], [[1, None], [1, None]]])
+def test_what_joins_take_for_equal_is_never_apart(values: list[object]) -> None:
+    sent = [frame for each in 9 * values for frame in row_frames(pa.table({"k": [each]}), bucket=0, input=0)]
+    pieces = [piece for piece, _ in in_pieces(sent, 1, {0: ("k",)})]
+    assert len(pieces) == 18
+    assert len([piece for piece in pieces if piece]) == 1
 
 
 def test_hot_keys_are_chosen_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,19 +146,25 @@ def steps_of(select: str, inputs: dict[str, StepInput]) -> int:
     [
         (INNER, 2),
         ("SELECT l.k, count(*) AS n FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS GROUP BY l.k", 3),
-        (f"{INNER} SETTINGS max_rows_per_key = 9", 1),
+        (f"{INNER} SETTINGS max_rows_per_key = 9", 2),
+        (f"{INNER.replace('=', '<>')} SETTINGS eviction = 'oldest'", 1),
+        ("SELECT l.a, r.b FROM l ASOF JOIN r MATCH_CONDITION (l.ts >= r.ts) ON l.k = r.k EMIT CHANGELOG", 2),
         ("SELECT l.a, c.v FROM l JOIN c ON l.k = c.k EMIT CHANGELOG", 2),
         ("SELECT l.a, c.k FROM l JOIN c ON l.k = c.v EMIT CHANGELOG", 3),
+        ("SELECT l.a, c.k FROM l JOIN c ON l.k < c.v EMIT CHANGELOG", 3),
     ],
     ids=[
         "append-only",
         "with an aggregate of its results",
-        "rows are evicted",
+        "rows are evicted by key",
+        "rows are evicted without one",
+        "a join as of a time, with corrections",
         "a changing stream",
         "changes of a changing stream",
+        "changes of a changing stream without a key",
     ],
 )
-def test_operators_whose_results_depend_on_what_comes_together_take_it_whole(select: str, steps: int) -> None:
+def test_how_many_steps_a_batch_takes(select: str, steps: int) -> None:
     """Each source brings one frame."""
     sides = {name: StepInput([(1, 1, 7), (2, 2, 7)]) for name in "lr"} | {"c": StepInput([(1, 5)])}
     used = {name: rows for name, rows in sides.items() if f" {name} " in select}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from tests.kernels.limits_model import LimitedJoin
 from tests.kernels.models import KINDS
 from tests.support.reference import Kind
+from watersmeet.engine import frames
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import LimitError
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
@@ -93,8 +96,9 @@ def follow(harness: Harness, model: LimitedJoin, steps: list[Rows], restarts: se
     most=st.sampled_from((None, 1, 2, 3)),
     max_bytes=st.sampled_from((140, 260, 500)),
     restarts=st.sets(st.integers(0, 8)),
+    max_step_bytes=st.sampled_from((None, 1)),
 )
-def test_each_step_does_what_the_model_does(
+def test_each_batch_does_what_the_model_does(
     kind: Kind,
     steps: list[Rows],
     within: int,
@@ -103,15 +107,63 @@ def test_each_step_does_what_the_model_does(
     most: int | None,
     max_bytes: int,
     restarts: set[int],
+    max_step_bytes: int | None,
 ) -> None:
+    """Also one that takes a step for each key or so: its rows come in frames of one row, more than a step may have."""
     if policy == "per_key":
         most, max_bytes = most or 2, 1_000_000
     limits = f"eviction = '{policy}', join_max_buffered_bytes = {max_bytes}"
     limits += "" if most is None else f", max_rows_per_key = {most}"
-    harness = Harness(*load_script(text_of(kind, within, emit, limits)))
+    harness = Harness(*load_script(text_of(kind, within, emit, limits)), max_step_bytes=max_step_bytes)
     retracts = kind not in ("inner", "semi", "right_semi")
     model = LimitedJoin(kind, within, emit == "CHANGELOG" and retracts, policy, most, max_bytes)
-    follow(harness, model, steps, restarts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "MAX_PAYLOAD_BYTES", frames.MAX_PAYLOAD_BYTES if max_step_bytes is None else 1)
+        follow(harness, model, steps, restarts)
+
+
+@pytest.mark.sample(11)
+@pytest.mark.parametrize("policy", ["oldest", "lru", "pressure", "per_key"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_that_is_cut_evicts_the_rows_that_a_whole_one_does(kind: Kind, policy: str) -> None:
+    """Many rows of few times, of keys with few rows and with many."""
+    limits = f"eviction = '{policy}', join_max_buffered_bytes = {10**6 if policy == 'per_key' else 1_500}"
+    limits += f", evicted_rows = 'gone'{'' if policy == 'oldest' else ', max_rows_per_key = 3'}"
+    for seed in range(3):
+        found = []
+        for most in (None, 1):
+            drawn = random.Random(seed)
+            harness = Harness(*load_script(text_of(kind, 30, "FINAL", limits)), max_step_bytes=most)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(frames, "MAX_PAYLOAD_BYTES", 200 if most else frames.MAX_PAYLOAD_BYTES)
+                given = [harness.step(batch) for batch in _batches(drawn)]
+            found.append([_what_left(outcome) for outcome in given])
+        assert found[0] == found[1]
+        assert sum(len(rows) for _, rows, _ in found[0]) > 10
+
+
+def test_rows_are_evicted_where_the_last_step_of_a_batch_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows have one key, and the frontier stands still."""
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
+    limits = "eviction = 'per_key', max_rows_per_key = 2"
+    for key in range(4):
+        harness = Harness(*load_script(text_of("inner", 30, "FINAL", limits)), max_step_bytes=1)
+        for first in (0, 9):
+            outcome = harness.step({"l": StepInput([(key, "", first + number) for number in range(9)])})
+            assert outcome.count("state_rows") == 2
+
+
+def _batches(drawn: random.Random) -> Iterator[dict[str, StepInput]]:
+    for first in range(0, 100, 10):
+        keys = [drawn.choice([None, 1, 1, 1, *range(2, 30)]) for _ in range(30)]
+        rows = [(key, "x" * drawn.randrange(9), first + drawn.randrange(12)) for key in keys]
+        yield {"l": StepInput(rows[:20]), "r": StepInput(rows[20:])}
+
+
+def _what_left(outcome: StepOutcome) -> tuple[Any, ...]:
+    """The results of a batch, the rows that it evicted, and what is left."""
+    left = {"state_rows": outcome.count("state_rows"), **_evicted(outcome.counters)}
+    return sorted(outcome.changes, key=repr), sorted(outcome.side, key=repr), left
 
 
 @pytest.mark.sample(2)

@@ -22,9 +22,9 @@ from tests.simulation.state import AttemptStore, Place, StateVersions
 from watersmeet.columns import WEIGHT
 from watersmeet.engine import bucket_step, hot_key_decision, outbox, pack
 from watersmeet.engine.bucket_step import OpenBucket
+from watersmeet.engine.cuts import in_pieces
 from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.hot_keys import Entry, HotKeys, Phase
-from watersmeet.engine.inbox import in_pieces
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import frontier_marks
 from watersmeet.engine.routing import key_hashes
@@ -166,7 +166,7 @@ def copies_of_hot_rows_are_not_sent(patch: Patch) -> None:
 
 @_fault
 def a_row_and_its_retraction_are_cut_apart(patch: Patch) -> None:
-    patch.setattr(bucket_step, "in_pieces", lambda frames, most, retracted_by: in_pieces(frames, most, {}))
+    patch.setattr(bucket_step, "in_pieces", lambda frames, most, *_: in_pieces(frames, most, {}))
 
 
 @_fault

@@ -16,13 +16,14 @@ import duckdb
 import pyarrow as pa
 
 from watersmeet.engine.bucket_sizes import SizeLog, allowance
+from watersmeet.engine.cuts import in_pieces
 from watersmeet.engine.evaluation import EVALUATION_ERRORS, cannot_evaluate
 from watersmeet.engine.evicted_rows import evicted_rows
 from watersmeet.engine.frames import Frame, received_by
 from watersmeet.engine.frontiers import advance_frontiers
 from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
-from watersmeet.engine.inbox import in_pieces, sort_inbox
+from watersmeet.engine.inbox import sort_inbox
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
@@ -30,7 +31,7 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.stages import stages
 from watersmeet.engine.step_times import bin_of
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import StepFrontiers, StepResult, pieces_of
+from watersmeet.kernels.api import BatchPart, StepFrontiers, StepResult, pieces_of
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import EVERY, Manifest, read_manifest, write_manifest
 from watersmeet.state.store import MemoryStore, Store
@@ -138,11 +139,12 @@ class OpenBucket:
         most = self._max_step_bytes if self._spec.takes_pieces else None
         self._log.begin_batch(self._manifest.step + 1)
         received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
-        for piece, is_last in in_pieces(received, most, self._spec.retracted_by, self._spec.taken_last):
-            yield from self._take_step(piece, others, is_last=is_last)
+        first_rid = self._manifest.next_rid
+        for piece, is_last in in_pieces(received, most, self._spec.cut_by, self._spec.taken_last):
+            yield from self._take_step(piece, others, BatchPart(first_rid, is_last))
 
     def _take_step(
-        self, frames: Iterable[Frame], others: list[Frame], *, is_last: bool
+        self, frames: Iterable[Frame], others: list[Frame], part: BatchPart
     ) -> Iterator[tuple[int, pa.Table]]:
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         began = time.monotonic()
@@ -150,11 +152,11 @@ class OpenBucket:
         bounds = late_bounds(spec, manifest)
         frontiers = advance_frontiers(spec, manifest, inbox)
         inputs, late = split_late_rows(spec, manifest, inbox, bounds)
-        if is_last and self._bucket == spec.buckets[0]:  # once in a batch, when all its reports are there
+        if part.is_last and self._bucket == spec.buckets[0]:  # once in a batch, when all its reports are there
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
         side = [*late]
-        working_set.max_bytes = self._max_bytes()
+        working_set.max_bytes, working_set.batch = self._max_bytes(), part
         values = working_set.values
         try:
             inputs = {number: values.keep(_STEP, table, spec.carried) for number, table in inputs.items()}
@@ -165,9 +167,9 @@ class OpenBucket:
         finally:
             values.forget(_STEP)
         # all buckets number their batches alike, however many steps each takes
-        manifest.step += is_last
+        manifest.step += part.is_last
         working_set.move_to_disk(manifest.segments, spec.hot)
-        if is_last:  # before, the frontier has not advanced, and rows stay that need not
+        if part.is_last:  # before, the frontier has not advanced, and rows stay that need not
             check_limit(spec, manifest, self._others_bytes())
         others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, side)]
         self._step_times[bin_of(time.monotonic() - began)] += 1
@@ -208,6 +210,8 @@ class OpenBucket:
     def _is_due(self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers) -> bool:
         """Return whether the kernel has something to do: there are rows, a frontier has advanced, or rows must go."""
         manifest, working_set = self._manifest, self._working_set
+        if working_set.batch.is_last and manifest.next_rid > working_set.batch.first_rid:
+            return True  # what earlier steps of the batch left to the last
         is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
         is_new = any(rows.num_rows for rows in inputs.values()) or _has_advanced(self._spec, frontiers)
         # other buckets may hold more now, so that this one must hold less

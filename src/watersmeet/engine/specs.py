@@ -78,7 +78,7 @@ class InputSpec:
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
     - ``late_by_own``: rows behind the input's own frontier are late too, though the operator's is not so far.
     - ``waited_for``: how far the operator's frontier stays behind the input's own, as rows of others wait for its rows.
-    - ``retracted_by``: hash columns that a row shares with its retraction; empty if none is ever retracted.
+    - ``cut_by``: columns whose equal rows come in one step, where a batch takes several; empty: they may be apart.
     - ``is_of_results``: the rows are results of another operator of the query; control events move its frontier.
     - ``until``: when a row is late, if not by its own time: once its window has ended.
     - ``order``: the declared order, if rows are late by all its terms (ties.py); otherwise empty.
@@ -98,7 +98,7 @@ class InputSpec:
     scale: int | None = None
     retention: int | None = 0
     late_by_own: bool = False
-    retracted_by: tuple[str, ...] = ()
+    cut_by: tuple[str, ...] = ()
     is_of_results: bool = False
     until: RowEnd | None = None
     waited_for: int = 0
@@ -136,7 +136,7 @@ class OperatorSpec:
     evicts_at_limit: bool = False  # the kernel evicts rows there; otherwise the query stops
     hot: HotBounds | None = None  # how much of each bucket's state is in memory, the rest on disk (None: all of it)
     accepts_late: bool = False  # no window ever closes: rows are never late
-    takes_pieces: bool = False  # a batch may be taken in several steps, a row and its retraction in one
+    takes_pieces: bool = False  # a batch may be taken in several steps
     taken_last: tuple[int, ...] = ()  # inputs whose rows come after those of others, where a batch takes several steps
     waiting: str | None = None  # the relation whose rows are due once the frontier has passed them (engine/stages.py)
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)
@@ -149,6 +149,6 @@ class OperatorSpec:
         return (self.output, *self.further)
 
     @property
-    def retracted_by(self) -> dict[int, tuple[str, ...]]:
-        """Of the inputs whose rows may be retracted: the hash columns that a row shares with its retraction."""
-        return {number: input.retracted_by for number, input in enumerate(self.inputs) if input.retracted_by}
+    def cut_by(self) -> dict[int, tuple[str, ...]]:
+        """Of the inputs of which some rows come in one step: the columns in which these are equal."""
+        return {number: input.cut_by for number, input in enumerate(self.inputs) if input.cut_by}

@@ -134,6 +134,18 @@ def shift(frontier: int, by: int | None) -> int:
     return max(NEVER, min(FOREVER, frontier + by))
 
 
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """A step as a part of its batch, which may take several.
+
+    - ``first_rid``: the id of the first row of the batch.
+    - ``is_last``: no more rows of the batch come.  Before, no row may be evicted: others may still match it.
+    """
+
+    first_rid: int
+    is_last: bool = True
+
+
 class StateView(Protocol):
     """The stored rows of an operator's bucket, as relations that the kernel names.
 
@@ -158,7 +170,11 @@ class StateView(Protocol):
 
     @property
     def max_bytes(self) -> int | None:
-        """How many bytes the bucket may hold after the step, if the kernel evicts rows (None: any number)."""
+        """How many bytes the bucket may hold after the batch, if the kernel evicts rows (None: any number)."""
+
+    @property
+    def batch(self) -> BatchPart:
+        """Which part of its batch the step is."""
 
     def register(self, rows: pa.Table) -> str:
         """Return a name by which SQL finds these rows until the step ends."""

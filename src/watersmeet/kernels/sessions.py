@@ -60,7 +60,11 @@ class Sessions:
     ) -> StepResult:
         """Store the new rows; emit those whose sessions have become final."""
         stored, result = StoredRows(state, _ROWS), StepResult()
-        new = state.register(self._arrived(state, inputs[0], first_rid))
+        arrived = self._arrived(state, inputs[0], first_rid)
+        if frontiers.before == frontiers.after:  # no row on time belongs to a session that was final before
+            result.store[stored.relation] = arrived
+            return result
+        new = state.register(arrived)
         rid, time = quote(RID), quote(TIME)
         parts = [f"SELECT * FROM {new}"]
         columns = ", ".join((*(quote(name) for name, _, _ in self.keys), *self._kept, rid, time))

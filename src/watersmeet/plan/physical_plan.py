@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
+from watersmeet.columns import ID
 from watersmeet.engine.gathering import Gathering
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.keys import HashedKeys
@@ -196,9 +197,15 @@ class PhysicalOperator(ABC):
     def takes_pieces(self) -> bool:
         """Whether the rows of a batch may come in several steps and in any order, with the same results.
 
-        A row and its retraction come in one step.  Where results are revised, more of them may then be taken back.
+        Those that are equal by ``cut_by`` come in one step.  Where results are revised, more may then be taken back.
         """
         return False
+
+    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
+        """The columns whose equal rows of an input come in one step: a row and its retraction have equal keys."""
+        if not (is_of_results and self.feeds[number].changelog):
+            return ()
+        return self.routed_by[number] or (ID,)
 
     @property
     def taken_last(self) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ def operator_specs(
                 gives_matches=operator.gives_matches,
                 hot=_hot_bounds(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
-                takes_pieces=operator.takes_pieces and _keeps_retractions_together(operator),
+                takes_pieces=operator.takes_pieces and all(_can_be_cut(each) for each in inputs),
                 taken_last=operator.taken_last,
                 waiting=operator.waiting,
                 spread=_spread_rule(plan, operator, own_buckets),
@@ -99,9 +99,9 @@ def _carried(operator: PhysicalOperator, output: pa.Schema) -> tuple[str, ...]:
     return tuple(name for name in operator.passed_on if name in output.names and output.field(name).type in kinds)
 
 
-def _keeps_retractions_together(operator: PhysicalOperator) -> bool:
-    """Whether a key tells which rows may retract each other."""
-    return all(keys or not feed.changelog for feed, keys in zip(operator.feeds, operator.routed_by, strict=True))
+def _can_be_cut(input: InputSpec) -> bool:
+    """Whether rows have what they are cut by: partial results of an aggregate, which are few, have no ids."""
+    return set(input.cut_by) <= set(input.schema.names)
 
 
 def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequence[int]) -> SpreadRule | None:
@@ -128,7 +128,7 @@ def _input_specs(
     parts: Sequence[tuple[str, ...]],
 ) -> list[InputSpec]:
     inputs = []
-    for feed, routed_by in zip(operator.feeds, operator.routed_by, strict=True):
+    for number, feed in enumerate(operator.feeds):
         label, time, scale = _texts(plan, feed)
         if feed.source is not None:
             part = plan.inputs[feed.source]
@@ -148,7 +148,7 @@ def _input_specs(
                     scale=scale,
                     retention=feed.retention,
                     late_by_own=feed.late_by_own,
-                    retracted_by=routed_by if feed.changelog and part.branches else (),
+                    cut_by=operator.cut_by(number, is_of_results=bool(part.branches)),
                     is_of_results=bool(part.branches),
                     until=feed.until,
                     waited_for=feed.waited_for,
@@ -162,7 +162,6 @@ def _input_specs(
             fields = [each for each in sender.output if feed.times != (each.name,)]
             schema = _nullable(pa.schema([*fields, pa.field(TIME, pa.int64())]))
             sent_by = tuple(str(bucket) for bucket in sender.buckets)
-            retracted_by = routed_by if feed.changelog else ()
             inputs.append(
                 InputSpec(
                     schema,
@@ -173,7 +172,7 @@ def _input_specs(
                     time=time,
                     scale=scale,
                     late_by_own=feed.late_by_own,
-                    retracted_by=retracted_by,
+                    cut_by=operator.cut_by(number, is_of_results=True),
                     waited_for=feed.waited_for,
                 )
             )

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import FOREVER, NEVER, quote
+from watersmeet.kernels.api import FOREVER, NEVER, BatchPart, quote
 from watersmeet.kernels.optimizers import Optimizers
 from watersmeet.kernels.step_tables import StepTables
 from watersmeet.state.arrow_budget import ArrowBudget
@@ -77,7 +77,8 @@ class WorkingSet:
         optimizers: Optimizers | None = None,
     ) -> None:
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
-        self.max_bytes: int | None = None  # see StateView
+        self.max_bytes: int | None = None  # see StateView, also for the batch
+        self.batch = BatchPart(0)
         self.carried: Sequence[str] = ()  # columns whose values need not be where the kernel is: see OperatorSpec
         self.values = LargeValues()
         self._optimizers = optimizers or Optimizers(connection)

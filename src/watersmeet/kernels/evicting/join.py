@@ -1,14 +1,14 @@
 """The windowed join (interval.py) with limits.
 
-A step joins first, and evicts before its rows are stored: new rows and stored ones alike, until the state keeps its
-limits.  Rows below the closed time are removed first; they do not count as evicted: they are final, or have expired.
+A batch is joined first; its last step then evicts, new rows and stored ones alike, until the state keeps its limits.
+Rows below the closed time are removed first; they do not count as evicted: they are final, or have expired.
 
 Per key     of each side at most ``max_rows_per_key`` rows with one key stay, those with the greatest event times
 Bytes       the policy (limits.py) says which rows go, least first: ``oldest`` by event time; ``lru`` by keys, each
-            with all its rows on both sides, by the step in which its last row came; ``pressure`` as ``oldest``, down
+            with all its rows on both sides, by the batch in which its last row came; ``pressure`` as ``oldest``, down
             to three quarters of what the bucket may hold
-Ties        rows of one time go by a hash of their values, keys of one step by their oldest rows: every attempt at a
-            step evicts equal rows, in whatever order they arrive
+Ties        rows of one time go by a hash of their values, keys of one batch by their oldest rows: every attempt at a
+            batch evicts equal rows, in whatever order they arrive
 NULL keys   are no key for ``max_rows_per_key`` unless they match; to ``lru`` they are one key
 Unmatched   a row that would have been emitted without a partner, and is evicted without one, is emitted then (FINAL);
             under CHANGELOG it has been, and can no longer be retracted
@@ -56,7 +56,7 @@ class EvictingJoin:
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Join new rows with each other and with stored rows; then evict what exceeds the limits.
+        """Join new rows with each other and with stored rows; after the last of a batch, evict what exceeds the limits.
 
         Raises ``LimitError`` where the policy is to stop, or a row alone takes more than the join may hold.
         """

@@ -51,14 +51,19 @@ def evict(
 ) -> None:
     """Evict what exceeds the limits from the state that ``result`` leads to, and change ``result`` accordingly.
 
+    The last step of a batch does so for all of it; those before only note which keys are used.
+
     Raises ``LimitError`` where the policy is to stop, or a row alone takes more than the join may hold.
     """
-    step = _Step(join, limits, state, inputs, result)
+    step = _Step(join, limits, state, inputs, first_rid, result)
     if limits.policy is Policy.LRU:
-        step.new_uses = result.store[USED] = used_keys.newly_used(join.match, state, inputs, first_rid)
-        step.compact_last_uses()
+        step.new_uses = result.store[USED] = used_keys.newly_used(join.match, state, inputs)
+        if state.batch.is_last:
+            step.compact_last_uses()
     elif state.stored_bytes(USED, NEVER):  # the query ran with another policy before
         result.replace[USED] = pa.table({TIME: pa.array([], pa.int64())})
+    if not state.batch.is_last:
+        return
     if limits.max_rows_per_key is not None:
         for side in Side:
             step.cap_keys(side, limits.max_rows_per_key)
@@ -74,6 +79,7 @@ class _Step:
     limits: Limits
     state: StateView
     inputs: Mapping[int, pa.Table]
+    first_rid: int
     result: StepResult
     new_uses: pa.Table | None = None
     last: tuple[str, int] | None = None  # the table of last uses, once it is made, and its rows
@@ -81,12 +87,17 @@ class _Step:
     # -- what exceeds the limits -----------------------------------------------------------------------------------
 
     def cap_keys(self, side: Side, most: int) -> None:
-        """Evict the oldest rows of a side's keys with more than ``most``."""
+        """Evict the oldest rows of a side's keys with more than ``most``, of those that the batch brought."""
         new, match = self.result.store[side.value], self.join.match
-        if not new.num_rows:
+        if self.first_rid > self.state.batch.first_rid:  # earlier steps of the batch have stored others
+            rows = f"{self.live(side)} WHERE {quote(RID)} >= {self.state.batch.first_rid}"
+            arrived: pa.Table | str = f"(SELECT DISTINCT {', '.join(map(quote, match.key_columns(side)))} FROM {rows})"
+        elif new.num_rows:
+            arrived = match.probes(side, new)
+        else:
             return
-        keys, closed = match.key_columns(side), self.result.forget[side.value]
-        stored = self.state.rows_with_keys(side.value, keys, match.probes(side, new), closed)
+        closed = self.result.forget[side.value]
+        stored = self.state.rows_with_keys(side.value, match.key_columns(side), arrived, closed)
         names = used_keys.key_names(match)
         known = [f"{name} IS NOT NULL" for name, key in zip(names, match.keys, strict=True) if not key.null_safe]
         by = ", ".join(names)

@@ -1,6 +1,6 @@
-"""When each key was last used: a relation with a row for each key and step that brought rows of it.
+"""When each key was last used: a relation with a row for each key and batch that brought rows of it.
 
-``$t`` is the first row id of the step, which grows from step to step.  The relation is compacted when keys are
+``$t`` is the first row id of the batch, which grows from batch to batch.  The relation is compacted when keys are
 evicted, and when it has many more entries than there are rows; it counts as state, like all others.
 """
 
@@ -32,12 +32,11 @@ def same_key(match: WindowMatch, one: str, other: str) -> str:
     return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in key_names(match))
 
 
-def newly_used(match: WindowMatch, state: StateView, inputs: Mapping[int, pa.Table], first_rid: int) -> pa.Table:
+def newly_used(match: WindowMatch, state: StateView, inputs: Mapping[int, pa.Table]) -> pa.Table:
     """Return the keys of a step's rows."""
     selects = [f"SELECT {', '.join(keys_of(match, side))} FROM {state.register(inputs[side.index])}" for side in Side]
-    return state.query(
-        f"SELECT DISTINCT *, CAST({first_rid} AS BIGINT) AS {quote(TIME)} FROM ({' UNION ALL '.join(selects)})"
-    )
+    now = f"CAST({state.batch.first_rid} AS BIGINT) AS {quote(TIME)}"
+    return state.query(f"SELECT DISTINCT *, {now} FROM ({' UNION ALL '.join(selects)})")
 
 
 def last_used(match: WindowMatch, state: StateView, new: pa.Table) -> str:

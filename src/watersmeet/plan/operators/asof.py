@@ -49,13 +49,14 @@ class AsofOperator(PhysicalOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """If it waits for the frontier, or joins a row with what is there: then versions come first."""
-        return isinstance(self.kernel, (AsofJoin, AsofAtOnce))
+        """Always."""
+        return True
 
     @property
     def taken_last(self) -> tuple[int, ...]:
-        """Left rows that are joined at once, with all versions of their batch."""
-        return (Side.LEFT.index,) if isinstance(self.kernel, AsofAtOnce) else ()
+        """Left rows that are joined at once, with all versions of their batch, or with the newest then."""
+        is_at_once = isinstance(self.kernel, AsofAtOnce) or self.kernel.match.direction is Direction.CURRENT
+        return (Side.LEFT.index,) if is_at_once else ()
 
     @property
     def waiting(self) -> str | None:

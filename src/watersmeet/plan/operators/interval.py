@@ -24,8 +24,13 @@ class IntervalOperator(WindowedOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """Unless rows are evicted: which ones, depends on those that come with them."""
-        return not isinstance(self.kernel, EvictingJoin)
+        """Always; where rows are evicted, by their keys, if there are any."""
+        return bool(self.match.keys) or not isinstance(self.kernel, EvictingJoin)
+
+    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
+        """Where rows are evicted, their keys: so rows that come together find each other in one step."""
+        del is_of_results  # inputs are append-only
+        return tuple(self.match.key_columns(tuple(Side)[number])) if isinstance(self.kernel, EvictingJoin) else ()
 
     @property
     def passed_on(self) -> tuple[str, ...]:

@@ -28,6 +28,11 @@ class SessionsOperator(PhysicalOperator):
     unit: TimeUnit
 
     @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def added_types(self) -> Mapping[str, pa.DataType]:
         """The bounds of sessions."""
         return {name: kind for name, _, kind in self.kernel.bounds}
