@@ -17,7 +17,8 @@ from tests.chaos.rig import Rig
 from tests.support.killing import Moment, Victim, kill, wait_for_a_file
 
 _MOST_SECONDS = 4.0
-_LOOK_SECONDS = 0.01
+_LOOK_SECONDS, _SHORT_LOOK_SECONDS = 0.01, 0.002
+_IN_A_ROW = 3
 _BATCHES = (Moment.BEGUN, Moment.MANIFEST_WRITTEN, Moment.STATE_COMMITTED, Moment.COMMITTED)
 RESULTS_WRITTEN = "results written"
 
@@ -33,6 +34,35 @@ def kill_at(rig: Rig, victim: Victim, point: str) -> Hit | None:
     """Kill one of a kind of processes when a batch has come to a point."""
     _at(rig, point)
     return Hit(f"{victim}, {point}") if kill(victim, rig.driver.pid, rig.drawn) else None
+
+
+def _kill_again_and_again(rig: Rig) -> Hit | None:
+    """Kill the JVM when a batch that is not committed has stored a state, and do so again soon after it has started.
+
+    What the attempts at one batch store differs (``Load.reorder``).  A start that mixes them shows it, unless a whole
+    state has been stored since, as happens every ten batches.
+    """
+    met: set[tuple[str, int]] = set()
+    for _ in range(_IN_A_ROW):
+        rig.feed()
+        is_over = until(8 * _MOST_SECONDS)
+        while not (now := _stored(rig) - met) and not is_over():
+            time.sleep(_SHORT_LOOK_SECONDS)
+        if now and _kill_all(Victim.JVM, rig):
+            met |= now
+            rig.restart_driver()
+    return Hit(f"jvm, {len(met)} times") if met else None
+
+
+def _stored(rig: Rig) -> set[tuple[str, int]]:
+    """The states that are stored and not committed, by job and version; version n is that after batch n - 1."""
+    found = set()
+    for job in rig.jobs:
+        spark = rig.checkpoint(job) / "spark"
+        version = max((int(path.stem) for path in spark.glob("state/*/*/[0-9]*.changelog")), default=0)
+        if version > max((int(path.name) for path in spark.glob("commits/[0-9]*")), default=-1) + 1:
+            found.add((job.name, version))
+    return found
 
 
 def _freeze(rig: Rig, victim: Victim) -> Hit | None:
@@ -133,6 +163,7 @@ def _kills(victim: Victim, points: tuple[str, ...], times: int) -> list[Fault]:
 
 
 FAULTS = (
+    Fault("jvm killed again and again, a state stored", _MANY, _kill_again_and_again, times=2),
     *_kills(Victim.WORKER, (Moment.ANY, *_BATCHES, RESULTS_WRITTEN), 20),
     *_kills(Victim.DAEMON, (Moment.ANY, Moment.STATE_COMMITTED), 10),
     *_kills(Victim.FORK_SERVER, (Moment.ANY,), 1),

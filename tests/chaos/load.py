@@ -71,6 +71,25 @@ class Load:
         assert self._folder is not None
         return self._folder / name / f"{number:05}.{FORMATS[name]}"
 
+    def reorder(self, files: int) -> None:
+        """Put the rows of the last so many files in another order.
+
+        A batch that has not been committed then stores other bytes when it runs again, as it does where partitions or
+        threads bring rows in another order; the results must be the same.
+        """
+        if self._folder is None:
+            return
+        chance = random.Random(f"{self._seed} {self.files}")
+        for number in range(max(self.files - files, 0), self.files):
+            for name, format in FORMATS.items():
+                path = self.path_of(name, number)
+                if format == "json" and path.exists():
+                    lines = path.read_text().splitlines()
+                    write_lines(path, chance.sample(lines, len(lines)), age=number)
+                elif format == "parquet" and path.exists():
+                    table = pq.read_table(path)
+                    _write_table(path, table.take(chance.sample(range(table.num_rows), table.num_rows)), age=number)
+
     def _next_rows(self, name: str) -> list[Row]:
         """Rows, each with a time of its own, out of order by at most nine seconds."""
         chance = random.Random(f"{self._seed} {name} {self.files}")
@@ -102,12 +121,7 @@ class Load:
         table = pa.table(dict(zip(NAMES, map(list, zip(*rows, strict=True)), strict=True)))
         if more:
             table = table.append_column("more", pa.array(["x"] * table.num_rows))
-        path = self.path_of(name, self.files)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        hidden = path.with_name(f".{path.name}")
-        pq.write_table(table, hidden)
-        os.utime(hidden, (1_700_000_000 + self.files, 1_700_000_000 + self.files))
-        hidden.rename(path)
+        _write_table(self.path_of(name, self.files), table, age=self.files)
 
     def _merge(self, name: str, rows: list[Row]) -> None:
         """Change a table: the newest row of each key replaces the one there is, and then some keys are deleted."""
@@ -145,6 +159,14 @@ class Load:
             self.malformed[name][lines[1]] += 1
         write_lines(self.path_of(name, self.files), lines, age=self.files)
         self.copy(name, self.rows[name][before:])
+
+
+def _write_table(path: Path, table: pa.Table, *, age: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name(f".{path.name}")
+    pq.write_table(table, hidden)
+    os.utime(hidden, (1_700_000_000 + age, 1_700_000_000 + age))
+    hidden.rename(path)
 
 
 def sending(address: str, topics: str) -> Callable[[str, int, list[Row]], None]:

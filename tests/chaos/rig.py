@@ -151,9 +151,10 @@ class Rig:
             self.driver.close()
 
     def restart_driver(self) -> None:
-        """End it and start it again."""
+        """End it and start it again; its next attempt at a batch gets the rows in another order."""
         self.end_driver()
         self.restarts += 1
+        self.load.reorder(2 * _BACKLOG)
         self.start_driver()
 
     # -- progress and results --------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -77,6 +79,23 @@ def test_rows_of_a_seed_are_the_same_and_none_is_late(tmp_path: Path) -> None:
         for _, _, ts in rows:
             assert ts >= newest - 10
             newest = max(newest, ts)
+
+
+def test_rows_in_another_order_are_the_same_rows(tmp_path: Path) -> None:
+    load = Load(1, tmp_path, None)
+    load.feed(3)
+    paths = [load.path_of(name, number) for number in range(3) for name in ("o", "p")]
+    before = [(path.stat().st_mtime, path.read_bytes()) for path in paths]
+    load.reorder(2)
+    after = [(path.stat().st_mtime, path.read_bytes()) for path in paths]
+    assert [was == now for was, now in zip(before, after, strict=True)] == [True, True, False, False, False, False]
+    assert [was[0] for was in before] == [now[0] for now in after]
+    for path, (_, was) in zip(paths, before, strict=True):
+        if path.suffix == ".json":
+            assert sorted(path.read_bytes().splitlines()) == sorted(was.splitlines())
+        else:
+            tables = pq.read_table(path), pq.read_table(pa.BufferReader(was))
+            assert tables[0].sort_by("v") == tables[1].sort_by("v")
 
 
 def _ending(error: Exception) -> str:
