@@ -75,7 +75,8 @@ class Load:
         """Put the rows of the last so many files in another order.
 
         A batch that has not been committed then stores other bytes when it runs again, as it does where partitions or
-        threads bring rows in another order; the results must be the same.
+        threads bring rows in another order; the results must be the same.  Files that have been read already
+        are not read again.
         """
         if self._folder is None:
             return

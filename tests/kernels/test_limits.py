@@ -142,6 +142,21 @@ def test_a_batch_that_is_cut_evicts_the_rows_that_a_whole_one_does(kind: Kind, p
         assert sum(len(rows) for _, rows, _ in found[0]) > 10
 
 
+@pytest.mark.parametrize("kind", ["inner", "full"])
+def test_what_is_past_at_the_end_of_a_batch_counts_for_no_limit(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier steps of a batch that is cut store rows that the frontier has passed in the last one."""
+
+    def sizes(most_bytes: int, most: int | None) -> list[int]:
+        limits = f"max_rows_per_key = 100, join_max_buffered_bytes = {most_bytes}"
+        harness = Harness(*load_script(text_of(kind, 5, "FINAL", limits)), max_step_bytes=most)
+        fed = ([(time % 7, "", time) for time in range(first, first + 60)] for first in range(0, 180, 60))
+        return [harness.step({name: StepInput(rows) for name in "lr"}).count("state_bytes") for rows in fed]
+
+    whole = sizes(1_000_000, None)
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 200)
+    assert sizes(max(whole), 1) == whole
+
+
 def test_rows_are_evicted_where_the_last_step_of_a_batch_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows have one key, and the frontier stands still."""
     monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)

@@ -163,7 +163,6 @@ class OpenBucket:
             for stage in stages(frontiers, manifest.segments, spec.waiting, self._max_step_bytes):
                 result = yield from self._run_kernel(inputs, stage)
                 side += evicted_rows(spec, result)
-                inputs = {number: table.slice(0, 0) for number, table in inputs.items()}
         finally:
             values.forget(_STEP)
         # all buckets number their batches alike, however many steps each takes
@@ -175,11 +174,11 @@ class OpenBucket:
         self._step_times[bin_of(time.monotonic() - began)] += 1
 
     def _run_kernel(
-        self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers
+        self, inputs: dict[int, pa.Table], frontiers: StepFrontiers
     ) -> Generator[tuple[int, pa.Table], None, StepResult]:
         """Run the kernel, unless there is nothing to do, and apply what it says to the state.
 
-        Yields the results, each with the number of its query.
+        Yields the results, each with the number of its query.  Then ``inputs`` have no rows any more.
         """
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         if not self._is_due(inputs, frontiers):
@@ -195,11 +194,13 @@ class OpenBucket:
                         if spec.gives_matches:
                             manifest.count(f"{spec.name}.matched", rows.num_rows)
                         yield query, rows
+                arrived = sum(table.num_rows for table in inputs.values())
+                inputs.update({number: table.schema.empty_table() for number, table in inputs.items()})
                 # not before the results are taken: they may read the state
                 apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
         finally:
             working_set.release()
-        manifest.next_rid += sum(table.num_rows for table in inputs.values())
+        manifest.next_rid += arrived
         if result.statistics is not None:
             manifest.statistics = result.statistics
         for name, by in result.counters.items():
@@ -211,7 +212,7 @@ class OpenBucket:
         """Return whether the kernel has something to do: there are rows, a frontier has advanced, or rows must go."""
         manifest, working_set = self._manifest, self._working_set
         if working_set.batch.is_last and manifest.next_rid > working_set.batch.first_rid:
-            return True  # what earlier steps of the batch left to the last
+            return True  # a kernel that evicts leaves that to the last step of a batch; others have nothing to do
         is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
         is_new = any(rows.num_rows for rows in inputs.values()) or _has_advanced(self._spec, frontiers)
         # other buckets may hold more now, so that this one must hold less

@@ -23,9 +23,9 @@ def in_pieces(
     """Divide the frames of a batch into those of several steps, each with rows of about ``max_bytes`` or one frame.
 
     Yields them with whether they are the last.  The last have all frames that are not rows: so frontiers advance when
-    all rows are there.  ``cut_by`` names columns, by input: rows with equal values of these come in one step.  Where
-    there are several, the rows of inputs that are ``taken_last`` come after all others.  Without ``max_bytes``, there
-    is one step.
+    all rows are there.  ``cut_by`` names columns, by input: rows with equal values of these come in one step, also
+    those of several inputs.  Rows of inputs that are ``taken_last`` come in later steps than all others.  Without
+    ``max_bytes``, there is one step.
     """
     if taken_last and max_bytes is not None:
         frames = list(frames)
@@ -83,8 +83,9 @@ def _share(frame: Frame, place: int, piece: int, pieces: int, cut_by: Sequence[s
 
 
 def _hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """Return DuckDB's hash of some columns, by which values that its joins take for equal are equal.
+    """Return DuckDB's hash of some columns.
 
+    Values of one type that its joins take for equal have equal hashes; the planner gives both sides of a key one type.
     A row whose ``$id`` is NULL is never retracted, and has a hash of its own.
     """
     names = ", ".join(map(quote, columns))

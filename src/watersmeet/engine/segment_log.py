@@ -40,6 +40,10 @@ class SegmentLog:
         """Number the steps of a batch from 0 on."""
         self.batch, self.part = number, 0
 
+    def wrote(self, segment: Segment) -> bool:
+        """Return whether a segment is of this batch."""
+        return segment.id.partition("-")[0].partition(".")[0] == str(self.batch)
+
     def load(self, segment: Segment) -> pa.Table:
         """Read a segment that the working set lacks, from a local copy if there is one."""
         copy = None if self.copies is None else self.copies.get(segment.id)
@@ -68,10 +72,12 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_ste
     """Drop segments that are expired or replaced, add the new rows, and merge small segments: the end of a step.
 
     ``width`` is the kernel's partition width.  Rows that are made in pieces become segments of about
-    ``max_step_bytes``, and no merge reads more.
+    ``max_step_bytes``, and no merge reads more.  What the step registered and made is released, and the result gives up
+    its rows, before others are written.
     """
-    # these may read what they replace
+    # these may read what they replace, and tables of the step
     replacing = {relation: list(_set_aside(rows, max_step_bytes)) for relation, rows in result.replace.items()}
+    log.working_set.release()
     for segment in list(log.manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
             log.drop(segment)
@@ -82,8 +88,12 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_ste
             _add(log, relation, part, width)
             if file is not None:
                 file.release()
-    for relation, rows in result.store.items():
-        _add(log, relation, rows, width)
+    if log.part:  # earlier steps of the batch stored rows that are past now
+        for segment in [each for each in log.manifest.segments if log.wrote(each)]:
+            if segment.low < (past := result.forget.get(segment.relation, NEVER)):
+                _merge(log, [segment], past)
+    for relation in list(result.store):
+        _add(log, relation, result.store.pop(relation), width)
     for group in plan_merges(log.manifest.segments, width, max_step_bytes):
         _merge(log, group, result.forget.get(group[0].relation, NEVER))
     log.part += 1

@@ -78,7 +78,7 @@ class InputSpec:
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
     - ``late_by_own``: rows behind the input's own frontier are late too, though the operator's is not so far.
     - ``waited_for``: how far the operator's frontier stays behind the input's own, as rows of others wait for its rows.
-    - ``cut_by``: columns whose equal rows come in one step, where a batch takes several; empty: they may be apart.
+    - ``cut_by``: columns whose equal rows, of all inputs, come in one step of a batch; empty: they may come in any.
     - ``is_of_results``: the rows are results of another operator of the query; control events move its frontier.
     - ``until``: when a row is late, if not by its own time: once its window has ended.
     - ``order``: the declared order, if rows are late by all its terms (ties.py); otherwise empty.

@@ -138,8 +138,9 @@ def shift(frontier: int, by: int | None) -> int:
 class BatchPart:
     """A step as a part of its batch, which may take several.
 
-    - ``first_rid``: the id of the first row of the batch.
-    - ``is_last``: no more rows of the batch come.  Before, no row may be evicted: others may still match it.
+    - ``first_rid``: the id of the first row of the batch; all rows with this or a greater one are of the batch.
+    - ``is_last``: no more rows of the batch come.  Before, no row may be evicted: others may still match it, and in
+      another attempt they may come in another order.
     """
 
     first_rid: int

@@ -202,7 +202,7 @@ class PhysicalOperator(ABC):
         return False
 
     def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
-        """The columns whose equal rows of an input come in one step: a row and its retraction have equal keys."""
+        """The columns of an input whose equal rows come in one step, as a row and its retraction must."""
         if not (is_of_results and self.feeds[number].changelog):
             return ()
         return self.routed_by[number] or (ID,)

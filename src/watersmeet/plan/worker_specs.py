@@ -100,7 +100,10 @@ def _carried(operator: PhysicalOperator, output: pa.Schema) -> tuple[str, ...]:
 
 
 def _can_be_cut(input: InputSpec) -> bool:
-    """Whether rows have what they are cut by: partial results of an aggregate, which are few, have no ids."""
+    """Whether rows have the columns that they are cut by.
+
+    Partial results of an aggregate have no ids; they are few.
+    """
     return set(input.cut_by) <= set(input.schema.names)
 
 

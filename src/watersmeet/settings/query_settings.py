@@ -129,7 +129,8 @@ class QuerySettings(BaseModel):
     @classmethod
     def _enough(cls, value: int | None) -> int | None:
         if value is not None and value < LEAST_WORKER_BYTES:
-            raise ValueError(f"a worker needs at least {size_text(LEAST_WORKER_BYTES)}")
+            least = size_text(LEAST_WORKER_BYTES)
+            raise ValueError(f"this is {size_text(value)}, and a worker needs at least {least}, such as '600MB'")
         return value
 
     @field_validator("table_retention", mode="before")

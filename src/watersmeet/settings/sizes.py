@@ -33,4 +33,4 @@ def size_text(size: int) -> str:
     for unit, power in (("TB", 4), ("GB", 3), ("MB", 2), ("kB", 1)):
         if size >= 1000**power:
             return f"{round(size / 1000**power, 1):g} {unit}"
-    return f"{size} bytes"
+    return f"{size} byte{'' if size == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The end of a step of a join with limits: which rows are evicted, and what becomes of them (join.py)."""
+"""The end of a batch of a join with limits: which rows are evicted, and what becomes of them (join.py)."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def evict(
     first_rid: int,
     result: StepResult,
 ) -> None:
-    """Evict what exceeds the limits from the state that ``result`` leads to, and change ``result`` accordingly.
+    """In the last step of a batch, evict what exceeds the limits from the state that ``result`` leads to.
 
-    The last step of a batch does so for all of it; those before only note which keys are used.
+    ``result`` is changed accordingly.  Steps before the last only note which keys are used.
 
     Raises ``LimitError`` where the policy is to stop, or a row alone takes more than the join may hold.
     """
@@ -73,7 +73,7 @@ def evict(
 
 @dataclass(slots=True)
 class _Step:
-    """The rows that would be stored after a step, and those of them that are evicted."""
+    """The rows that would be stored after a batch, and those of them that are evicted."""
 
     join: IntervalJoin
     limits: Limits
@@ -87,7 +87,7 @@ class _Step:
     # -- what exceeds the limits -----------------------------------------------------------------------------------
 
     def cap_keys(self, side: Side, most: int) -> None:
-        """Evict the oldest rows of a side's keys with more than ``most``, of those that the batch brought."""
+        """Evict the oldest rows beyond ``most`` of each key of a side that the batch brought rows of."""
         new, match = self.result.store[side.value], self.join.match
         if self.first_rid > self.state.batch.first_rid:  # earlier steps of the batch have stored others
             rows = f"{self.live(side)} WHERE {quote(RID)} >= {self.state.batch.first_rid}"

@@ -33,7 +33,7 @@ def same_key(match: WindowMatch, one: str, other: str) -> str:
 
 
 def newly_used(match: WindowMatch, state: StateView, inputs: Mapping[int, pa.Table]) -> pa.Table:
-    """Return the keys of a step's rows."""
+    """Return the keys of a step's rows, used by its batch."""
     selects = [f"SELECT {', '.join(keys_of(match, side))} FROM {state.register(inputs[side.index])}" for side in Side]
     now = f"CAST({state.batch.first_rid} AS BIGINT) AS {quote(TIME)}"
     return state.query(f"SELECT DISTINCT *, {now} FROM ({' UNION ALL '.join(selects)})")

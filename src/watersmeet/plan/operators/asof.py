@@ -54,9 +54,9 @@ class AsofOperator(PhysicalOperator):
 
     @property
     def taken_last(self) -> tuple[int, ...]:
-        """Left rows that are joined at once, with all versions of their batch, or with the newest then."""
-        is_at_once = isinstance(self.kernel, AsofAtOnce) or self.kernel.match.direction is Direction.CURRENT
-        return (Side.LEFT.index,) if is_at_once else ()
+        """Left rows, where one is joined with the versions known when it arrives: those of its batch come first."""
+        comes_last = isinstance(self.kernel, AsofAtOnce) or self.kernel.match.direction is Direction.CURRENT
+        return (Side.LEFT.index,) if comes_last else ()
 
     @property
     def waiting(self) -> str | None:
