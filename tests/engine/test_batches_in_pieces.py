@@ -62,6 +62,7 @@ def test_a_row_and_its_retraction_come_in_one_piece() -> None:
     assert all(len(piece) == 2 and piece[0]["h"] == piece[1]["h"] for piece in tables)
     assert sorted(key for piece in tables for key in piece[0]["h"].to_pylist()) == hashes
     assert sum(frame in others for piece, _ in pieces for frame in piece) == 10
+    assert all(sum(frame in others for frame in piece) <= 4 for piece, _ in pieces)
 
 
 def test_a_row_without_a_key_comes_with_its_retraction_by_its_id() -> None:

@@ -16,7 +16,8 @@ from watersmeet.session.results import Started
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("again", [1, 2])
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("again", [2, 1])
 def test_the_state_is_that_of_the_last_attempt(spark: SparkSession, tmp_path: Path, again: int) -> None:
     """Other rows in the file make sure that the bytes differ, as they do where rows come in another order."""
 

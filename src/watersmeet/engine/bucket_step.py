@@ -140,8 +140,9 @@ class OpenBucket:
         self._log.begin_batch(self._manifest.step + 1)
         received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
         first_rid = self._manifest.next_rid
-        for piece, is_last in in_pieces(received, most, self._spec.cut_by, self._spec.taken_last):
-            yield from self._take_step(piece, others, BatchPart(first_rid, is_last))
+        pieces = in_pieces(received, most, self._spec.cut_by, self._spec.taken_last)
+        for number, (piece, is_last) in enumerate(pieces):
+            yield from self._take_step(piece, others, BatchPart(first_rid, number == 0, is_last))
 
     def _take_step(
         self, frames: Iterable[Frame], others: list[Frame], part: BatchPart
@@ -155,7 +156,7 @@ class OpenBucket:
         if part.is_last and self._bucket == spec.buckets[0]:  # once in a batch, when all its reports are there
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
-        side = [*late]
+        side, result = [*late], StepResult()
         working_set.max_bytes, working_set.batch = self._max_bytes(), part
         values = working_set.values
         try:
@@ -163,8 +164,11 @@ class OpenBucket:
             for stage in stages(frontiers, manifest.segments, spec.waiting, self._max_step_bytes):
                 result = yield from self._run_kernel(inputs, stage)
                 side += evicted_rows(spec, result)
+                inputs = {number: table.slice(0, 0) for number, table in inputs.items()}
         finally:
             values.forget(_STEP)
+        if part.is_last and not part.is_first:
+            self._log.remove_past(result.forget)
         # all buckets number their batches alike, however many steps each takes
         manifest.step += part.is_last
         working_set.move_to_disk(manifest.segments, spec.hot)
@@ -174,11 +178,11 @@ class OpenBucket:
         self._step_times[bin_of(time.monotonic() - began)] += 1
 
     def _run_kernel(
-        self, inputs: dict[int, pa.Table], frontiers: StepFrontiers
+        self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers
     ) -> Generator[tuple[int, pa.Table], None, StepResult]:
         """Run the kernel, unless there is nothing to do, and apply what it says to the state.
 
-        Yields the results, each with the number of its query.  Then ``inputs`` have no rows any more.
+        Yields the results, each with the number of its query.
         """
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         if not self._is_due(inputs, frontiers):
@@ -194,13 +198,11 @@ class OpenBucket:
                         if spec.gives_matches:
                             manifest.count(f"{spec.name}.matched", rows.num_rows)
                         yield query, rows
-                arrived = sum(table.num_rows for table in inputs.values())
-                inputs.update({number: table.schema.empty_table() for number, table in inputs.items()})
                 # not before the results are taken: they may read the state
                 apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
         finally:
             working_set.release()
-        manifest.next_rid += arrived
+        manifest.next_rid += sum(table.num_rows for table in inputs.values())
         if result.statistics is not None:
             manifest.statistics = result.statistics
         for name, by in result.counters.items():
@@ -211,7 +213,7 @@ class OpenBucket:
     def _is_due(self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers) -> bool:
         """Return whether the kernel has something to do: there are rows, a frontier has advanced, or rows must go."""
         manifest, working_set = self._manifest, self._working_set
-        if working_set.batch.is_last and manifest.next_rid > working_set.batch.first_rid:
+        if working_set.batch.is_last and not working_set.batch.is_first:
             return True  # a kernel that evicts leaves that to the last step of a batch; others have nothing to do
         is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
         is_new = any(rows.num_rows for rows in inputs.values()) or _has_advanced(self._spec, frontiers)

@@ -65,20 +65,28 @@ def _by_values(
         (rows if frame.kind.has_rows else others).append(frame)
     needed = -(-sum(len(frame.payload) for frame in rows) // max_bytes)
     pieces = max(min(needed, len(rows)), 1)
+    if pieces == 1:
+        yield [*rows, *others], True
+        return
+    numbers = [_piece_numbers(frame, place, pieces, cut_by.get(frame.input)) for place, frame in enumerate(rows)]
     for piece in range(pieces):
-        own = (_share(frame, place, piece, pieces, cut_by.get(frame.input, ())) for place, frame in enumerate(rows))
+        own = (_share(frame, of_rows, piece) for frame, of_rows in zip(rows, numbers, strict=True))
         is_last = piece == pieces - 1
         yield [*(frame for frame in own if frame is not None), *(others if is_last else ())], is_last
 
 
-def _share(frame: Frame, place: int, piece: int, pieces: int, cut_by: Sequence[str]) -> Frame | None:
-    """Return the frame with its rows for one of several pieces; None if it has none."""
-    if pieces == 1:
-        return frame
-    if not cut_by:
-        return frame if place % pieces == piece else None
-    table = decode_table(frame.payload)
-    own = table.filter(pa.array(_hashes(table, cut_by) % np.uint64(pieces) == piece))
+def _piece_numbers(frame: Frame, place: int, pieces: int, cut_by: Sequence[str] | None) -> np.ndarray | int:
+    """Return in which piece each row of a frame comes, or all of its rows."""
+    if cut_by is None:
+        return place % pieces
+    return (_hashes(decode_table(frame.payload), cut_by) % np.uint64(pieces)).astype(np.uint32)
+
+
+def _share(frame: Frame, numbers: np.ndarray | int, piece: int) -> Frame | None:
+    """Return the frame with its rows for a piece; None if it has none."""
+    if isinstance(numbers, int):
+        return frame if numbers == piece else None
+    own = decode_table(frame.payload).filter(pa.array(numbers == piece))
     return replace(frame, frontier=own.num_rows, payload=encode_table(own)) if own.num_rows else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -40,10 +40,6 @@ class SegmentLog:
         """Number the steps of a batch from 0 on."""
         self.batch, self.part = number, 0
 
-    def wrote(self, segment: Segment) -> bool:
-        """Return whether a segment is of this batch."""
-        return segment.id.partition("-")[0].partition(".")[0] == str(self.batch)
-
     def load(self, segment: Segment) -> pa.Table:
         """Read a segment that the working set lacks, from a local copy if there is one."""
         copy = None if self.copies is None else self.copies.get(segment.id)
@@ -67,17 +63,25 @@ class SegmentLog:
         if self.copies is not None:
             self.copies.remove(segment.id)
 
+    def remove_past(self, forget: Mapping[str, int]) -> None:
+        """Write the batch's segments again without rows that are past at its end: its earlier steps stored them.
+
+        ``forget`` has the ``$t`` below which rows are past, by relation.
+        """
+        names = f"{self.batch}-", f"{self.batch}."
+        for segment in [each for each in self.manifest.segments if each.id.startswith(names)]:
+            if segment.low < (past := forget.get(segment.relation, NEVER)):
+                _merge(self, [segment], past)
+
 
 def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_step_bytes: int | None = None) -> None:
     """Drop segments that are expired or replaced, add the new rows, and merge small segments: the end of a step.
 
     ``width`` is the kernel's partition width.  Rows that are made in pieces become segments of about
-    ``max_step_bytes``, and no merge reads more.  What the step registered and made is released, and the result gives up
-    its rows, before others are written.
+    ``max_step_bytes``, and no merge reads more.
     """
-    # these may read what they replace, and tables of the step
+    # these may read what they replace
     replacing = {relation: list(_set_aside(rows, max_step_bytes)) for relation, rows in result.replace.items()}
-    log.working_set.release()
     for segment in list(log.manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
             log.drop(segment)
@@ -88,12 +92,8 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_ste
             _add(log, relation, part, width)
             if file is not None:
                 file.release()
-    if log.part:  # earlier steps of the batch stored rows that are past now
-        for segment in [each for each in log.manifest.segments if log.wrote(each)]:
-            if segment.low < (past := result.forget.get(segment.relation, NEVER)):
-                _merge(log, [segment], past)
-    for relation in list(result.store):
-        _add(log, relation, result.store.pop(relation), width)
+    for relation, rows in result.store.items():
+        _add(log, relation, rows, width)
     for group in plan_merges(log.manifest.segments, width, max_step_bytes):
         _merge(log, group, result.forget.get(group[0].relation, NEVER))
     log.part += 1

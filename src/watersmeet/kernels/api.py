@@ -139,11 +139,13 @@ class BatchPart:
     """A step as a part of its batch, which may take several.
 
     - ``first_rid``: the id of the first row of the batch; all rows with this or a greater one are of the batch.
+    - ``is_first``: no rows of the batch have come before.
     - ``is_last``: no more rows of the batch come.  Before, no row may be evicted: others may still match it, and in
       another attempt they may come in another order.
     """
 
     first_rid: int
+    is_first: bool = True
     is_last: bool = True
 
 

@@ -70,5 +70,5 @@ class EvictingJoin:
             first_rid=first_rid,
             keeps_ids=True,
         )
-        evict(self.join, self.limits, state, inputs, first_rid, result)
+        evict(self.join, self.limits, state, inputs, result)
         return result

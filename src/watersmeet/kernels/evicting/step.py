@@ -46,7 +46,6 @@ def evict(
     limits: Limits,
     state: StateView,
     inputs: Mapping[int, pa.Table],
-    first_rid: int,
     result: StepResult,
 ) -> None:
     """In the last step of a batch, evict what exceeds the limits from the state that ``result`` leads to.
@@ -55,7 +54,7 @@ def evict(
 
     Raises ``LimitError`` where the policy is to stop, or a row alone takes more than the join may hold.
     """
-    step = _Step(join, limits, state, inputs, first_rid, result)
+    step = _Step(join, limits, state, inputs, result)
     if limits.policy is Policy.LRU:
         step.new_uses = result.store[USED] = used_keys.newly_used(join.match, state, inputs)
         if state.batch.is_last:
@@ -79,7 +78,6 @@ class _Step:
     limits: Limits
     state: StateView
     inputs: Mapping[int, pa.Table]
-    first_rid: int
     result: StepResult
     new_uses: pa.Table | None = None
     last: tuple[str, int] | None = None  # the table of last uses, once it is made, and its rows
@@ -89,7 +87,7 @@ class _Step:
     def cap_keys(self, side: Side, most: int) -> None:
         """Evict the oldest rows beyond ``most`` of each key of a side that the batch brought rows of."""
         new, match = self.result.store[side.value], self.join.match
-        if self.first_rid > self.state.batch.first_rid:  # earlier steps of the batch have stored others
+        if not self.state.batch.is_first:  # earlier steps of the batch have stored others
             rows = f"{self.live(side)} WHERE {quote(RID)} >= {self.state.batch.first_rid}"
             arrived: pa.Table | str = f"(SELECT DISTINCT {', '.join(map(quote, match.key_columns(side)))} FROM {rows})"
         elif new.num_rows:
