@@ -10,7 +10,7 @@ import pytest
 from watersmeet.columns import ID, WEIGHT
 from watersmeet.engine import frames
 from watersmeet.engine.cuts import in_pieces
-from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
+from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames, side_frames, side_rows
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
@@ -78,6 +78,32 @@ def test_a_row_without_a_key_comes_with_its_retraction_by_its_id() -> None:
         assert set(named.values()) <= {2}
         assert {row["v"] for row in piece if row[ID] is None}
     assert sorted(row["v"] for piece in found for row in piece) == sorted([*range(40), *range(20)])
+
+
+@pytest.mark.parametrize("cut_by", [{}, {0: ("k",)}], ids=["by frames", "by a column"])
+def test_rows_of_the_side_output_are_cut_too(cut_by: dict[int, tuple[str, ...]]) -> None:
+    """A batch may be late as a whole."""
+    late = side_rows("late", "l", pa.array(["why"] * 100), pa.array(["{}"] * 100))
+    sent = [
+        MARK,
+        *(frame for number in range(0, 100, 10) for frame in side_frames(late[number : number + 10], bucket=0)),
+    ]
+    pieces = [piece for piece, _ in in_pieces(sent, 2 * len(sent[1].payload), cut_by)]
+    assert [sum(frame.kind is FrameKind.SIDE for frame in piece) for piece in pieces] == [2] * 5
+    assert sum(decode_table(frame.payload).num_rows for piece in pieces for frame in piece if frame is not MARK) == 100
+
+
+def test_rows_of_a_piece_stay_in_their_order() -> None:
+    """Frames that wait for their step lie in a file, each with its rows in the order of their pieces."""
+    table = pa.table({"k": [number % 7 for number in range(400)], "v": range(400)})
+    sent = [frame for start in range(0, 400, 40) for frame in row_frames(table[start : start + 40], bucket=0, input=0)]
+    pieces = [piece for piece, _ in in_pieces(sent, 1_000, {0: ("k",)})]
+    found = [[(frame.frontier, decode_table(frame.payload)) for frame in piece] for piece in pieces]
+    assert len([piece for piece in found if piece]) > 3
+    assert all(count == rows.num_rows > 0 for piece in found for count, rows in piece)
+    values = [[value for _, rows in piece for value in rows["v"].to_pylist()] for piece in found]
+    assert all(piece == sorted(piece) for piece in values)
+    assert sorted(value for piece in values for value in piece) == list(range(400))
 
 
 @pytest.mark.parametrize("values", [[0.0, -0.0], [float("nan"), -float("nan")], [None, None], [[1, None], [1, None]]])
@@ -170,6 +196,16 @@ def test_how_many_steps_a_batch_takes(select: str, steps: int) -> None:
     sides = {name: StepInput([(1, 1, 7), (2, 2, 7)]) for name in "lr"} | {"c": StepInput([(1, 5)])}
     used = {name: rows for name, rows in sides.items() if f" {name} " in select}
     assert steps_of(select, used) == steps
+
+
+def test_a_step_of_a_corrected_join_as_of_a_time_has_all_rows_of_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each step would revise what the one before has given for the same keys."""
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 100)
+    select = "SELECT l.a, r.b FROM l ASOF JOIN r MATCH_CONDITION (l.ts >= r.ts) ON l.k = r.k EMIT CHANGELOG"
+    harness = Harness(*load_script(SCRIPT + select), buckets=1, max_step_bytes=500)
+    rows = [(number % 20, number, number) for number in range(100)]
+    changes = harness.step({name: StepInput(rows) for name in "lr"}).changes
+    assert sorted(changes) == [(1, (number, number)) for number in range(100)]
 
 
 def test_equal_rows_stored_by_two_batches_are_two_segments(monkeypatch: pytest.MonkeyPatch) -> None:

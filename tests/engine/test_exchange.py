@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from watersmeet.engine.frames import Frame, decode_table, mark_frame, row_frames
+from watersmeet.engine.frames import Frame, decode_table, mark_frame, row_frames, side_frames, side_rows
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime import exchange
 from watersmeet.runtime.exchange import Exchange
@@ -30,6 +30,15 @@ def test_a_large_payload_lies_in_a_file(tmp_path: Path) -> None:
     assert mark == frames()[1]
     file.unlink()
     assert decode_table(rows.payload) == ROWS  # received rows stay
+
+
+def test_many_late_rows_lie_in_a_file(tmp_path: Path) -> None:
+    late = side_rows("late", "l", pa.array(["why"] * 100), pa.array(["{}"] * 100))
+    here = Exchange(str(tmp_path), min_bytes=100)
+    sent = here.send(side_frames(late, bucket=3))
+    assert sent.nbytes < 200
+    (frame,) = here.receive(sent)
+    assert decode_table(frame.payload) == late
 
 
 @pytest.mark.parametrize("folder", [None, "here"])

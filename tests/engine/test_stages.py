@@ -33,7 +33,7 @@ def test_stages_lead_from_one_frontier_to_the_other(
 ) -> None:
     segments = [segment(low, low + width, nbytes) for low, width, nbytes in rows]
     frontiers = StepFrontiers(before, after, (after, 7), (before, 3))
-    found = list(stages(frontiers, segments, "rows", most))
+    found = list(stages(frontiers, segments, ("rows",), most))
     assert found[0].before == before
     assert found[-1] == StepFrontiers(found[-1].before, after, (after, 7), (before, 3))
     assert all(one.after == other.before for one, other in pairwise(found))
@@ -49,24 +49,24 @@ def test_rows_of_a_stage_have_about_the_bytes_of_a_step() -> None:
         segment(300, 399, 9_000),
         segment(0, 9, 5_000, "other"),
     ]
-    found = list(stages(StepFrontiers(0, 250, (), ()), segments, "rows", 1_000))
+    found = list(stages(StepFrontiers(0, 250, (), ()), segments, ("rows",), 1_000))
     assert [each.after for each in found] == [100, 134, 168, 250]
 
 
 def test_cutting_takes_no_longer_for_many_segments() -> None:
     """It is one pass over them: a thousand segments, each of a step's bytes, before the end of all time."""
     segments = [segment(number * 10**6, (number + 1) * 10**6 - 1, 100) for number in range(1_000)]
-    found = list(stages(StepFrontiers(NEVER, FOREVER, (), ()), segments, "rows", 100))
+    found = list(stages(StepFrontiers(NEVER, FOREVER, (), ()), segments, ("rows",), 100))
     assert [each.after for each in found] == [*(number * 10**6 for number in range(1, 1_000)), FOREVER]
 
 
 def test_a_frontier_that_stands_or_passes_nothing_has_one_stage() -> None:
     stands = StepFrontiers(5, 5, (5,), (5,))
-    assert list(stages(stands, [segment(0, 9, 1_000)], "rows", 1)) == [stands]
+    assert list(stages(stands, [segment(0, 9, 1_000)], ("rows",), 1)) == [stands]
     moves = StepFrontiers(5, 9, (9,), (5,))
-    assert list(stages(moves, [segment(20, 30, 1_000)], "rows", 1)) == [moves]
-    assert list(stages(moves, [segment(0, 9, 1_000)], None, 1)) == [moves]
-    assert list(stages(moves, [segment(0, 9, 1_000)], "rows", None)) == [moves]
+    assert list(stages(moves, [segment(20, 30, 1_000)], ("rows",), 1)) == [moves]
+    assert list(stages(moves, [segment(0, 9, 1_000)], (), 1)) == [moves]
+    assert list(stages(moves, [segment(0, 9, 1_000)], ("rows",), None)) == [moves]
 
 
 SCRIPT = """
@@ -81,6 +81,8 @@ QUERIES = {
     "EMIT FINAL SETTINGS join_algorithm = 'sliding'",
     "in time": "SELECT a, sum(a) OVER (PARTITION BY k ORDER BY ts ROWS 2 PRECEDING) AS s, "
     "count(*) OVER (PARTITION BY k ORDER BY ts) AS n FROM l EMIT FINAL",
+    "windows": "SELECT k, window_end, count(*) AS n, max(a) AS a FROM TUMBLE(TABLE l, DESCRIPTOR(ts), INTERVAL '20' "
+    "SECONDS) GROUP BY k, window_start, window_end EMIT FINAL",
     "as of": "SELECT l.a, r.b FROM l LEFT ASOF JOIN r MATCH_CONDITION (l.ts >= r.ts) ON l.k = r.k EMIT FINAL",
 }
 

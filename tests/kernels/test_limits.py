@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from tests.kernels.limits_model import LimitedJoin
 from tests.kernels.models import KINDS
+from tests.kernels.test_streamed_results import stream_all
 from tests.support.reference import Kind
-from watersmeet.engine import frames
+from watersmeet.engine import evicted_rows, frames
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import LimitError
+from watersmeet.state import working_set
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 
 STREAMS = """
@@ -140,6 +142,23 @@ def test_a_batch_that_is_cut_evicts_the_rows_that_a_whole_one_does(kind: Kind, p
             found.append([_what_left(outcome) for outcome in given])
         assert found[0] == found[1]
         assert sum(len(rows) for _, rows, _ in found[0]) > 10
+
+
+@pytest.mark.parametrize("policy", ["oldest", "lru", "pressure", "per_key"])
+def test_evicted_rows_that_leave_in_pieces_are_the_same(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As emitted, and in the side output, where memory is little."""
+    limits = f"eviction = '{policy}', join_max_buffered_bytes = {10**6 if policy == 'per_key' else 1_500}"
+    limits += f", evicted_rows = 'gone'{'' if policy == 'oldest' else ', max_rows_per_key = 3'}"
+
+    def found() -> list[tuple[Any, ...]]:
+        harness = Harness(*load_script(text_of("full", 30, "FINAL", limits)))
+        return [_what_left(harness.step(batch)) for batch in _batches(random.Random(1))]
+
+    whole = found()
+    stream_all(monkeypatch)
+    monkeypatch.setattr(working_set, "_PART_BYTES", 100)
+    monkeypatch.setattr(evicted_rows, "_ROWS_AT_ONCE", 3)
+    assert found() == whole
 
 
 @pytest.mark.parametrize("kind", ["inner", "full"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import StreamingQueryException
 
 from watersmeet import Session
 from watersmeet.errors import (
@@ -110,6 +111,19 @@ def test_a_pipe_that_breaks_elsewhere_is_no_dead_worker() -> None:
 )
 def test_the_end_of_the_jvm_is_named(error: Exception) -> None:
     assert translate(error, "q").message == "query q ended: Spark's JVM has ended"
+
+
+class Unreadable(StreamingQueryException):
+    """As PySpark's own where the JVM has ended meanwhile: it asks the JVM for its text."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_an_error_whose_text_is_in_a_jvm_that_has_ended_names_its_end() -> None:
+    assert translate(Unreadable("text"), "q").message == "query q ended: Spark's JVM has ended"
+    with pytest.raises(LostProcessError, match="query q ended"), planning("q"):
+        raise Unreadable("text")
 
 
 def streaming_error(cause: str, stack: str) -> Exception:

@@ -105,7 +105,7 @@ class RunOfBatch:
                     pause()
             stores.append((bucket, store))
         batches = list(exchange.send_in_batches(sent))
-        worker.sets.close_idle()
+        worker.sets.tidy()
         pause()
         for bucket, store in stores:
             self.versions.commit((name, bucket), self.batch, store)

@@ -147,7 +147,7 @@ def outputs(sql: str, seed: int, workers: list[WorkingSets] | None = None) -> li
                 chance.choice(workers).forget()
         outcome = harness.step(inputs)
         if workers is not None:
-            harness._working_sets.close_idle()
+            harness._working_sets.tidy()
         found.append(consolidated(outcome.changes))
     found.append(consolidated(harness.step({}, [Event(EventKind.END)]).changes))
     return found
@@ -171,7 +171,7 @@ def test_more_buckets_than_workers_and_caches_lost_at_random_change_nothing(seed
 def test_idle_sets_are_closed_and_the_newest_stays() -> None:
     sets = WorkingSets(keyed_bytes=1 << 30, idle_seconds=0.0)
     ended, running = sets.get("ended", "join_1", "0"), sets.get("running", "join_1", "0")
-    sets.close_idle()
+    sets.tidy()
     assert sets.get("running", "join_1", "0") is running
     assert sets.get("ended", "join_1", "0") is not ended
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
@@ -25,7 +25,7 @@ from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
 from watersmeet.engine.inbox import sort_inbox
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
-from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, side_frames
+from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, side_output
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.stages import stages
@@ -129,24 +129,15 @@ class OpenBucket:
         return chain.from_iterable(self._outboxes(frames))
 
     def _outboxes(self, frames: Iterable[Frame]) -> Iterator[Outbox]:
-        others: list[Frame] = []
-        for query, rows in self._take(frames, others):
-            yield Outbox(self._spec, self._bucket, {query: rows}, [])
-        yield Outbox(self._spec, self._bucket, {}, others)
-
-    def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield results, each with the number of its query; at the end add the ``others``."""
         most = self._max_step_bytes if self._spec.takes_pieces else None
         self._log.begin_batch(self._manifest.step + 1)
         received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
         first_rid = self._manifest.next_rid
         pieces = in_pieces(received, most, self._spec.cut_by, self._spec.taken_last)
         for number, (piece, is_last) in enumerate(pieces):
-            yield from self._take_step(piece, others, BatchPart(first_rid, number == 0, is_last))
+            yield from self._take_step(piece, BatchPart(first_rid, number == 0, is_last))
 
-    def _take_step(
-        self, frames: Iterable[Frame], others: list[Frame], part: BatchPart
-    ) -> Iterator[tuple[int, pa.Table]]:
+    def _take_step(self, frames: Iterable[Frame], part: BatchPart) -> Iterator[Outbox]:
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         began = time.monotonic()
         inbox = sort_inbox(spec, frames)
@@ -156,14 +147,13 @@ class OpenBucket:
         if part.is_last and self._bucket == spec.buckets[0]:  # once in a batch, when all its reports are there
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
-        side, result = [*late], StepResult()
+        result = StepResult()
         working_set.max_bytes, working_set.batch = self._max_bytes(), part
         values = working_set.values
         try:
             inputs = {number: values.keep(_STEP, table, spec.carried) for number, table in inputs.items()}
             for stage in stages(frontiers, manifest.segments, spec.waiting, self._max_step_bytes):
                 result = yield from self._run_kernel(inputs, stage)
-                side += evicted_rows(spec, result)
                 inputs = {number: table.slice(0, 0) for number, table in inputs.items()}
         finally:
             values.forget(_STEP)
@@ -174,15 +164,19 @@ class OpenBucket:
         working_set.move_to_disk(manifest.segments, spec.hot)
         if part.is_last:  # before, the frontier has not advanced, and rows stay that need not
             check_limit(spec, manifest, self._others_bytes())
-        others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, side)]
+        else:
+            working_set.give_back()
         self._step_times[bin_of(time.monotonic() - began)] += 1
+        others = [*forwarded(spec, self._bucket, inbox.passing), *side_output(spec, self._bucket, late)]
+        if others:
+            yield self._sent(others)
 
     def _run_kernel(
         self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers
-    ) -> Generator[tuple[int, pa.Table], None, StepResult]:
+    ) -> Generator[Outbox, None, StepResult]:
         """Run the kernel, unless there is nothing to do, and apply what it says to the state.
 
-        Yields the results, each with the number of its query.
+        Yields the results and the rows that were evicted.
         """
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         if not self._is_due(inputs, frontiers):
@@ -197,8 +191,10 @@ class OpenBucket:
                         manifest.count(f"{spec.name}.results", rows.num_rows)
                         if spec.gives_matches:
                             manifest.count(f"{spec.name}.matched", rows.num_rows)
-                        yield query, rows
-                # not before the results are taken: they may read the state
+                        yield Outbox(spec, self._bucket, {query: rows}, [])
+                for rows in evicted_rows(spec, result):
+                    yield self._sent(side_output(spec, self._bucket, [rows]))
+                # not before these are taken: they may read the state
                 apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
         finally:
             working_set.release()
@@ -209,6 +205,9 @@ class OpenBucket:
             manifest.count(f"{spec.name}.{name}", by)
         self._evicted_bytes += result.evicted_bytes
         return result
+
+    def _sent(self, others: Sequence[Frame]) -> Outbox:
+        return Outbox(self._spec, self._bucket, {}, others)
 
     def _is_due(self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers) -> bool:
         """Return whether the kernel has something to do: there are rows, a frontier has advanced, or rows must go."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns import ID
 from watersmeet.engine.frames import Frame, decode_table, encode_table
+from watersmeet.engine.mail import Mail
 from watersmeet.engine.scratch import scratch_connection
 from watersmeet.kernels.api import quote
 
@@ -22,21 +24,37 @@ def in_pieces(
 ) -> Iterator[tuple[list[Frame], bool]]:
     """Divide the frames of a batch into those of several steps, each with rows of about ``max_bytes`` or one frame.
 
-    Yields them with whether they are the last.  The last have all frames that are not rows: so frontiers advance when
+    Yields them with whether they are the last.  The last have all frames that are no rows: so frontiers advance when
     all rows are there.  ``cut_by`` names columns, by input: rows with equal values of these come in one step, also
     those of several inputs.  Rows of inputs that are ``taken_last`` come in later steps than all others.  Without
-    ``max_bytes``, there is one step.
+    ``max_bytes``, there is one step.  Rows that wait for their step lie in a file beyond ``max_bytes``.
     """
-    if taken_last and max_bytes is not None:
-        frames = list(frames)
-        if sum(len(frame.payload) for frame in frames if frame.kind.has_rows) > max_bytes:
-            first = [frame for frame in frames if frame.kind.has_rows and frame.input not in taken_last]
-            yield from ((piece, False) for piece, _ in in_pieces(first, max_bytes, cut_by) if piece)
-            frames = [frame for frame in frames if not frame.kind.has_rows or frame.input in taken_last]
-    if cut_by and max_bytes is not None:
-        yield from _by_values(frames, max_bytes, cut_by)
-    else:
+    if max_bytes is None or not (cut_by or taken_last):
         yield from _by_frames(frames, max_bytes)
+        return
+    first, last, others = Mail(max_bytes // 2), Mail(max_bytes // 2), list[Frame]()
+    for frame in frames:
+        if not frame.kind.is_bulk:
+            others.append(frame)
+        elif frame.kind.has_rows and frame.input in taken_last:
+            last.put(frame)
+        else:
+            first.put(frame)
+    if first.nbytes + last.nbytes <= max_bytes:
+        yield [*first.take(), *last.take(), *others], True
+    elif last.nbytes:
+        yield from ((piece, False) for piece, _ in _cut(first, [], max_bytes, cut_by) if piece)
+        yield from _cut(last, others, max_bytes, cut_by)
+    else:
+        yield from _cut(first, others, max_bytes, cut_by)
+
+
+def _cut(
+    rows: Mail, others: list[Frame], max_bytes: int, cut_by: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[list[Frame], bool]]:
+    if cut_by:
+        return _by_values(rows, others, max_bytes, cut_by)
+    return _by_frames(chain(rows.take(), others), max_bytes)
 
 
 def _by_frames(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple[list[Frame], bool]]:
@@ -44,7 +62,7 @@ def _by_frames(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple
     others: list[Frame] = []
     held = 0
     for frame in frames:
-        if not frame.kind.has_rows:
+        if not frame.kind.is_bulk:
             others.append(frame)
             continue
         if rows and max_bytes is not None and held + len(frame.payload) > max_bytes:
@@ -56,38 +74,45 @@ def _by_frames(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple
 
 
 def _by_values(
-    frames: Iterable[Frame], max_bytes: int, cut_by: Mapping[int, Sequence[str]]
+    rows: Mail, others: list[Frame], max_bytes: int, cut_by: Mapping[int, Sequence[str]]
 ) -> Iterator[tuple[list[Frame], bool]]:
-    """Take rows with equal values in one step; frames of inputs that are not cut by any stay whole."""
-    rows: list[Frame] = []
-    others: list[Frame] = []
-    for frame in frames:
-        (rows if frame.kind.has_rows else others).append(frame)
-    needed = -(-sum(len(frame.payload) for frame in rows) // max_bytes)
-    pieces = max(min(needed, len(rows)), 1)
+    """Take rows with equal values in one step; frames that are not cut by any stay whole.
+
+    The rows of each frame are put in the order of their pieces, in a file: a piece is then a slice of each frame.
+    """
+    pieces = max(min(-(-rows.nbytes // max_bytes), len(rows)), 1)
     if pieces == 1:
-        yield [*rows, *others], True
+        yield [*rows.take(), *others], True
         return
-    numbers = [_piece_numbers(frame, place, pieces, cut_by.get(frame.input)) for place, frame in enumerate(rows)]
+    ordered, places = Mail(held_bytes=0), []
+    for number, frame in enumerate(rows.take()):
+        columns = cut_by.get(frame.input) if frame.kind.has_rows else None
+        in_order, place = (frame, number % pieces) if columns is None else _in_order(frame, columns, pieces)
+        ordered.put(in_order)
+        places.append(place)
     for piece in range(pieces):
-        own = (_share(frame, of_rows, piece) for frame, of_rows in zip(rows, numbers, strict=True))
+        own = (_share(frame, place, piece) for frame, place in zip(ordered.read(), places, strict=True))
         is_last = piece == pieces - 1
         yield [*(frame for frame in own if frame is not None), *(others if is_last else ())], is_last
 
 
-def _piece_numbers(frame: Frame, place: int, pieces: int, cut_by: Sequence[str] | None) -> np.ndarray | int:
-    """Return in which piece each row of a frame comes, or all of its rows."""
-    if cut_by is None:
-        return place % pieces
-    return (_hashes(decode_table(frame.payload), cut_by) % np.uint64(pieces)).astype(np.uint32)
+def _in_order(frame: Frame, columns: Sequence[str], pieces: int) -> tuple[Frame, np.ndarray]:
+    """Return a frame with its rows in the order of their pieces; and where each piece begins, and the last ends."""
+    table = decode_table(frame.payload)
+    numbers = (_hashes(table, columns) % np.uint64(pieces)).astype(np.int64)
+    order = np.argsort(numbers, kind="stable")
+    starts = np.searchsorted(numbers[order], np.arange(pieces + 1))
+    return replace(frame, payload=encode_table(table.take(order))), starts
 
 
-def _share(frame: Frame, numbers: np.ndarray | int, piece: int) -> Frame | None:
-    """Return the frame with its rows for a piece; None if it has none."""
-    if isinstance(numbers, int):
-        return frame if numbers == piece else None
-    own = decode_table(frame.payload).filter(pa.array(numbers == piece))
-    return replace(frame, frontier=own.num_rows, payload=encode_table(own)) if own.num_rows else None
+def _share(frame: Frame, place: np.ndarray | int, piece: int) -> Frame | None:
+    """Return the frame with its rows for a piece; None if it has none.  For ``place`` see ``_by_values``."""
+    if isinstance(place, int):
+        return frame if place == piece else None
+    start, end = map(int, place[piece : piece + 2])
+    if start == end:
+        return None
+    return replace(frame, frontier=end - start, payload=encode_table(decode_table(frame.payload)[start:end]))
 
 
 def _hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:

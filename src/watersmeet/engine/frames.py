@@ -14,7 +14,7 @@ COPIES     the same                                     the same                
 MARK       without a frontier, the task's report; with  where the frontier comes from  the frontier itself
            one, the last ``$tie`` there; or empty
 CONTROL    JSON control event                           –                              –
-SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
+SIDE       rows of the side output (``SIDE_SCHEMA``)    the file that has the payload  –
 COUNTER    counters by name, as JSON                    which bucket of which operator –
 BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     the operator that they are for the bucket
 RESULTS    rows that Spark projects; empty: their end   the branch of the input        the sender's, at the end
@@ -84,6 +84,11 @@ class FrameKind(IntEnum):
         """Whether the payload is rows of an operator's input."""
         return self in (FrameKind.ROWS, FrameKind.COPIES)
 
+    @property
+    def is_bulk(self) -> bool:
+        """Whether the payload is rows, of an input or of the side output, and so may be large."""
+        return self.has_rows or self is FrameKind.SIDE
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -120,9 +125,9 @@ def row_frames(table: pa.Table, *, bucket: int, input: int, kind: FrameKind = Fr
         yield Frame(bucket, input, "", kind, rows.num_rows, encode_table(rows))
 
 
-def side_frame(table: pa.Table, *, bucket: int) -> Frame:
-    """Encode late or quarantined rows (``SIDE_SCHEMA``) as one frame, however large."""
-    return Frame(bucket, 0, "", FrameKind.SIDE, 0, encode_table(table))
+def side_frames(table: pa.Table, *, bucket: int) -> Iterator[Frame]:
+    """Yield rows of the side output (``SIDE_SCHEMA``) as ``row_frames`` does."""
+    return (replace(frame, frontier=0) for frame in row_frames(table, bucket=bucket, input=0, kind=FrameKind.SIDE))
 
 
 def side_rows(kind: str, source: str, reason: pa.Array, raw: pa.Array) -> pa.Table:

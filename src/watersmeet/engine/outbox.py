@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.engine.frames import Frame, counter_frame, mark_frame, passed_on, row_frames, side_frame
+from watersmeet.engine.frames import Frame, counter_frame, mark_frame, passed_on, row_frames, side_frames
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.step_times import STEP_TIME
@@ -53,9 +53,9 @@ def forwarded(spec: OperatorSpec, bucket: int, frames: Sequence[Frame]) -> list[
     return [passed_on(frame, buckets) for frame in frames]
 
 
-def side_frames(spec: OperatorSpec, bucket: int, tables: Sequence[pa.Table]) -> list[Frame]:
-    """Encode rows of the side output, a frame for each table."""
-    return [side_frame(table, bucket=_next_bucket(spec, bucket)) for table in tables]
+def side_output(spec: OperatorSpec, bucket: int, tables: Sequence[pa.Table]) -> list[Frame]:
+    """Encode rows of the side output."""
+    return [frame for table in tables for frame in side_frames(table, bucket=_next_bucket(spec, bucket))]
 
 
 def frontier_marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[Frame]:

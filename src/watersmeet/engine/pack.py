@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIE, TIME
-from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
+from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frames, side_rows
 from watersmeet.engine.gathering import gathered
 from watersmeet.engine.hot_keys import NO_ENTRY, Entry, HotKeys, KeySample, assign_spread_rows, rows_to_copy
 from watersmeet.engine.pack_report import PackReport
@@ -133,7 +133,7 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -
         counters["quarantined"] += side.num_rows
         if spec.fails_on_bad:
             raise _bad_row(side)
-        yield side_frame(side, bucket=spec.buckets[0])
+        yield from side_frames(side, bucket=spec.buckets[0])
     if spec.ties:
         rows = with_ties(rows, spec.ties)
     if rows.num_rows:

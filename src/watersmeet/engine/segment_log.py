@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from watersmeet.columns import RID, TIME
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import NEVER, Rows, StepResult
+from watersmeet.kernels.api import NEVER, Rows, StepResult, quote
 from watersmeet.state.compaction_plan import plan_merges
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import Manifest
@@ -85,8 +85,11 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_ste
     for segment in list(log.manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
             log.drop(segment)
-    for relation, gone in result.evict.items():
-        _remove_rows(log, relation, gone)
+    for relation, tables in result.evict.items():
+        for gone in tables:
+            _remove_rows(log, relation, gone)
+    if replacing:
+        log.working_set.give_back()
     for relation, parts in replacing.items():
         for part, file in parts:
             _add(log, relation, part, width)
@@ -140,19 +143,22 @@ def _merge(log: SegmentLog, group: Sequence[Segment], past: int) -> None:
         log.add(group[0].relation, rows)
 
 
-def _remove_rows(log: SegmentLog, relation: str, gone: pa.Table) -> None:
-    """Write the segments that hold some of these rows, by ``$rid``, again without them."""
+def _remove_rows(log: SegmentLog, relation: str, gone: str) -> None:
+    """Write the segments that hold some rows of a table, by ``rid``, again without them."""
     for segment in [each for each in log.manifest.segments if each.relation == relation]:
-        near = pc.and_(pc.greater_equal(gone[TIME], segment.low), pc.less_equal(gone[TIME], segment.high))
-        ids = gone.filter(near)[RID]
-        if not len(ids):
+        near = f"SELECT 1 FROM {gone} WHERE t BETWEEN {segment.low} AND {segment.high} LIMIT 1"
+        if not log.working_set.query(near).num_rows:
             continue
         rows = log.working_set.read([segment])
-        kept = rows.filter(pc.invert(pc.is_in(rows[RID], value_set=ids)))
-        if kept.num_rows < rows.num_rows:
-            log.drop(segment)
-            if kept.num_rows:
-                log.add(relation, kept)
+        # a copy: what is registered stays, and would keep the rows in memory
+        ids = log.working_set.register(pa.table({RID: rows[RID].to_numpy().copy()}))
+        found = log.working_set.query(f"SELECT {quote(RID)} FROM {ids} SEMI JOIN {gone} ON rid = {quote(RID)}")[RID]
+        if not len(found):
+            continue
+        kept = rows.filter(pc.invert(pc.is_in(rows[RID], value_set=found)))
+        log.drop(segment)
+        if kept.num_rows:
+            log.add(relation, kept)
 
 
 _OF_JOINS = ", or add WITHIN, or SETTINGS eviction = 'oldest', and start again"

@@ -138,7 +138,7 @@ class OperatorSpec:
     accepts_late: bool = False  # no window ever closes: rows are never late
     takes_pieces: bool = False  # a batch may be taken in several steps
     taken_last: tuple[int, ...] = ()  # inputs whose rows come after those of others, where a batch takes several steps
-    waiting: str | None = None  # the relation whose rows are due once the frontier has passed them (engine/stages.py)
+    waiting: tuple[str, ...] = ()  # relations whose rows are due once the frontier has passed them (engine/stages.py)
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)
     hashed: tuple[HashedKeys, ...] = ()  # by input: where stored rows have their keys
     carried: tuple[str, ...] = ()  # columns of text or bytes that the kernel only passes on (state/large_values.py)

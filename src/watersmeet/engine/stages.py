@@ -8,7 +8,7 @@ that a step may have.  Results are the same, since a frontier may advance in any
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 
@@ -17,13 +17,13 @@ from watersmeet.state.segments import Segment
 
 
 def stages(
-    frontiers: StepFrontiers, segments: Sequence[Segment], relation: str | None, max_bytes: int | None
+    frontiers: StepFrontiers, segments: Sequence[Segment], relations: Collection[str], max_bytes: int | None
 ) -> Iterator[StepFrontiers]:
     """Yield the frontiers of all stages, at least one; the first is that of new rows.
 
-    The rows of ``relation`` (None: nothing waits) are due once the frontier has passed their ``$t``.
+    The rows of ``relations`` are due once the frontier has passed their ``$t``.
     """
-    waiting = [each for each in segments if each.relation == relation]
+    waiting = [each for each in segments if each.relation in relations]
     between = [] if max_bytes is None else _cuts(waiting, frontiers.before, frontiers.after, max_bytes)
     for before, after in pairwise([frontiers.before, *between, frontiers.after]):
         inputs = frontiers.inputs if after == frontiers.after else frontiers.inputs_before

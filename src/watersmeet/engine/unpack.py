@@ -28,8 +28,7 @@ def unpack(
     written = 0
     with_frontier = FRONTIER in schema.names
     for batch in batches:
-        side: list[pa.Table] = []
-        bucket = 0
+        side: list[Frame] = []
         for frame in batch:
             if frame.kind is FrameKind.ROWS:
                 rows = decode_table(frame.payload)
@@ -39,17 +38,24 @@ def unpack(
             elif frame.kind is FrameKind.MARK and with_frontier and frame.frontier != NEVER:
                 yield pa.RecordBatch.from_pylist([{FRONTIER: frame.frontier}], schema=schema)
             elif frame.kind is FrameKind.SIDE:
-                side.append(decode_table(frame.payload))
-                bucket = frame.bucket
+                side.append(frame)
         if side and side_folder is not None:
-            write_side_rows(pa.concat_tables(side), f"{side_folder}/batch-{batch_id}-{bucket}-{written}.jsonl")
+            path = f"{side_folder}/batch-{batch_id}-{side[-1].bucket}-{written}.jsonl"
+            write_side_rows((decode_table(frame.payload) for frame in _taken(side)), path)
             written += 1
 
 
-def write_side_rows(rows: pa.Table, path: str) -> None:
+def _taken(frames: list[Frame]) -> Iterator[Frame]:
+    """Yield frames in their order, and free each before the next."""
+    frames.reverse()
+    while frames:
+        yield frames.pop()
+
+
+def write_side_rows(tables: Iterable[pa.Table], path: str) -> None:
     """Write rows of the side output as lines of JSON; a file that is there is replaced."""
     filesystem, inner = filesystem_of(path)
     filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
     with filesystem.open_output_stream(inner) as out:
-        for row in rows.to_pylist():
+        for row in (row for table in tables for row in table.to_pylist()):
             out.write(json.dumps(row).encode() + b"\n")

@@ -258,7 +258,7 @@ class Evicted:
 
     input: int
     reason: str
-    rows: pa.Table
+    rows: Rows
 
 
 #: Rows that are there, or that are made piece by piece when they are taken.
@@ -327,9 +327,10 @@ class StepResult:
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
     - ``replace``: rows that replace all rows of a relation.  They are made after ``changes``, before the rows that they
       replace are dropped, and may read these.
-    - ``evict``: by relation, ``$rid`` and ``$t`` of stored rows to remove; ids of rows that are not there are ignored.
-    - ``evicted``: the rows among them that the side output keeps, and ``evicted_bytes``, what those took that left
-      for lack of bytes.
+    - ``evict``: by relation, tables of the step with the ``$rid`` and ``$t`` of stored rows to remove, as ``rid`` and
+      ``t``; ids of rows that are not there are ignored.
+    - ``evicted``: the rows among them that the side output keeps, made after ``changes``; and ``evicted_bytes``, what
+      those took that left for lack of bytes.
     - ``counters``: increments of the operator's counters, by name.
     - ``statistics``: what the kernel has learned of its inputs, as JSON values (None: as before).  No result may depend
       on it.  Numbers under ``gauges`` are reported with the counters.
@@ -340,7 +341,7 @@ class StepResult:
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
     replace: dict[str, Rows] = field(default_factory=dict)
-    evict: dict[str, pa.Table] = field(default_factory=dict)
+    evict: dict[str, list[str]] = field(default_factory=dict)
     evicted: list[Evicted] = field(default_factory=list)
     evicted_bytes: int = 0
     counters: dict[str, int] = field(default_factory=dict)

@@ -29,10 +29,10 @@ class StepTables:
         with self._optimizers.joins_as_written(joins_as_written):
             return self._created(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
 
-    def add(self, sql: str) -> tuple[str, int]:
+    def add(self, sql: str, *, joins_as_written: bool = False) -> tuple[str, int]:
         """Make a table under a name of its own; return the name, and how many rows there are."""
         name = f"step_table_{next(_numbers)}"
-        return name, self.make(name, sql)
+        return name, self.make(name, sql, joins_as_written=joins_as_written)
 
     def remake(self, name: str, sql: str) -> int:
         """Replace a table by the rows of a query, which may read it; return how many they are."""

@@ -213,9 +213,9 @@ class PhysicalOperator(ABC):
         return ()
 
     @property
-    def waiting(self) -> str | None:
-        """The relation whose rows are results, or probe for them, once the frontier has passed them; None: no such."""
-        return None
+    def waiting(self) -> tuple[str, ...]:
+        """The relations whose rows are results, or are made into them, once the frontier has passed their ``$t``."""
+        return ()
 
     @property
     def passed_on(self) -> tuple[str, ...]:

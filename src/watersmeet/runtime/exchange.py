@@ -70,14 +70,14 @@ class Exchange:
                     path.unlink(missing_ok=True)  # another task may delete it too
 
     def _put(self, frame: Frame) -> Frame:
-        if self.folder is None or not frame.kind.has_rows or len(frame.payload) < self.min_bytes:
+        if self.folder is None or not frame.kind.is_bulk or len(frame.payload) < self.min_bytes:
             return frame
         name = f"{run_id()}-{batch_id()}-{uuid.uuid4().hex}.frame"
         Path(self.folder, name).write_bytes(frame.payload)
         return replace(frame, part=name, payload=b"")
 
     def _get(self, frame: Frame) -> Frame:
-        if not frame.kind.has_rows or not frame.part:
+        if not frame.kind.is_bulk or not frame.part:
             return frame
         try:
             mapped = pa.memory_map(f"{self.folder}/{frame.part}").read_buffer()

@@ -88,6 +88,7 @@ _KAFKA_UNREACHABLE = re.compile(
 )
 _KAFKA_WRITERS = re.compile(r"org\.apache\.spark\.sql\.kafka010\.Kafka\w*Writ")
 _RESUME = "its checkpoint is kept, so the query can be resumed"
+_NO_ANSWER = "Spark's JVM does not answer"
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def naming_lost_jvm() -> Iterator[None]:
     try:
         yield
     except (ConnectionError, Py4JError) as error:
-        if not _is_end_of_jvm(error, str(error)):
+        if not _is_end_of_jvm(error, text_of(error)):
             raise
         raise LostProcessError(
             "Spark's JVM has ended, and this session with it",
@@ -132,7 +133,7 @@ def without_stacks() -> Iterator[None]:
 
 def first_sentence(error: PySparkException) -> str:
     """Spark's message without its error class, its codes and its context."""
-    return _ERROR_CLASS.sub("", str(error).strip())
+    return _ERROR_CLASS.sub("", text_of(error).strip())
 
 
 def translate(error: BaseException, name: str) -> WatersmeetError:
@@ -237,9 +238,17 @@ def disk_failure(text: str) -> tuple[str, str] | None:
     return f"the disk {f'of {found[1]} ' if found[1] else ''}{state} ({found[2]})", then
 
 
+def text_of(error: BaseException) -> str:
+    """The text of an error; or that the JVM does not answer, which PySpark asks how much of some texts to show."""
+    try:
+        return str(error)
+    except (ConnectionError, Py4JError):
+        return _NO_ANSWER
+
+
 def raised(error: BaseException) -> str:
     """The text of an error, without the query that Spark describes in it."""
-    return _QUERY.sub("", str(error))
+    return _QUERY.sub("", text_of(error))
 
 
 def _raised_with_stack(error: BaseException) -> str:
@@ -249,7 +258,7 @@ def _raised_with_stack(error: BaseException) -> str:
 
 def whole_text(error: BaseException) -> str:
     """The text of an error, with Java's stack, which PySpark keeps beside it."""
-    text, stack = str(error), getattr(error, "_stackTrace", None) or ""
+    text, stack = text_of(error), getattr(error, "_stackTrace", None) or ""
     return text if not stack or stack in text else f"{text}\n\n{stack}"
 
 
@@ -272,7 +281,7 @@ def known_error(text: str) -> WatersmeetError | None:
 
 
 def _is_end_of_jvm(error: BaseException, text: str) -> bool:
-    if isinstance(error, ConnectionError | Py4JNetworkError):
+    if isinstance(error, ConnectionError | Py4JNetworkError) or text == _NO_ANSWER:
         return True
     return isinstance(error, Py4JError) and _UNANSWERED_CALL.fullmatch(text.strip()) is not None
 

@@ -99,7 +99,7 @@ class OperatorTask:
 
             for frames in self.exchange.send_in_batches(run_task(self.members, bucket, received, open_bucket)):
                 yield frames.to_pandas()
-            sets.close_idle()
+            sets.tidy()
 
     def _received(self, chunk: pd.DataFrame) -> Iterator[Frame]:
         return self.exchange.receive(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))

@@ -64,6 +64,7 @@ class KeyedSegments:
         """Drop a segment."""
         rows = self._rows.pop(segment_id).num_rows
         self._budget.give_back(self._taken.pop(segment_id, 0))
+        self._release(segment_id)  # what still holds its rows keeps it mapped
         self._files.pop(segment_id, None)
         first = self._first.pop(segment_id)
         self._found.remove(self._name, first, first + rows)

@@ -85,13 +85,19 @@ def mapped_arrays(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[MappedFile, l
 
 
 @contextmanager
-def _new_file() -> Iterator[Any]:
+def disk_errors() -> Iterator[None]:
+    """Raise ``LimitError`` for what the system says of a file for what does not fit in memory."""
     try:
-        with tempfile.TemporaryFile(prefix="watersmeet-") as file:
-            yield file
+        yield
     except OSError as error:
         raise LimitError(
             f"state beyond worker_memory cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
             hint="free space on that disk (or allow more open files), set TMPDIR to another, or raise worker_memory; "
             "then resume: nothing was lost",
         ) from None
+
+
+@contextmanager
+def _new_file() -> Iterator[Any]:
+    with disk_errors(), tempfile.TemporaryFile(prefix="watersmeet-") as file:
+        yield file

@@ -36,6 +36,7 @@ from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
 from watersmeet.state.statements import Statements, fetched
+from watersmeet.state.table_memory import TableMemory
 
 #: A segment gets an index by key and time from this many rows on.
 MIN_INDEXED = 20_000
@@ -53,6 +54,8 @@ _ERRORS = {
 }
 #: A piece of a streamed result has about so many rows, or bytes if rows are large; DuckDB makes fewer rows at a time.
 _PIECE_ROWS, _PIECE_BYTES = 131_072, 8 << 20
+#: With little memory: a piece is held while the next is made.
+_FEW_PIECE_BYTES = 2 << 20
 _READ_ROWS = 2_048
 #: A lookup may return this many bytes, however small the budget is.
 _LEAST_FOUND_BYTES = 8 << 20
@@ -75,6 +78,7 @@ class WorkingSet:
         on_disk: DiskTables | None = None,
         budget: ArrowBudget | None = None,
         optimizers: Optimizers | None = None,
+        table_memory: TableMemory | None = None,
     ) -> None:
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
         self.max_bytes: int | None = None  # see StateView, also for the batch
@@ -86,6 +90,7 @@ class WorkingSet:
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._budget = budget or ArrowBudget(0)
+        self._table_memory = table_memory
         self._found = FoundRows(self._budget)
         self._registered = RegisteredTables(connection)
         self._statements = Statements(connection)
@@ -181,6 +186,7 @@ class WorkingSet:
             index.drop()
         if segment_id in self._tables:
             self._connection.execute(f"DROP TABLE {self._tables.pop(segment_id)}")
+            self.give_back()
         else:
             self._holder(segment).remove(segment_id)
 
@@ -202,6 +208,11 @@ class WorkingSet:
         finally:
             for name in views:
                 self._connection.unregister(name)
+
+    def give_back(self) -> None:
+        """Return what DuckDB has freed to the system, if memory is little.  No query may be under way."""
+        if self._table_memory is not None:
+            self._table_memory.give_back()
 
     def close(self) -> None:
         """Drop all segments and unregister all names."""
@@ -241,7 +252,7 @@ class WorkingSet:
         with _errors_of_duckdb(), self._optimizers.joins_as_written(joins_as_written):
             self._streamed = reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
             yield reader.schema.empty_table()
-            yield from _gathered(reader)
+            yield from _gathered(reader, _FEW_PIECE_BYTES if self.has_little_memory else _PIECE_BYTES)
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``; segments outside are pruned."""
@@ -440,13 +451,13 @@ def _errors_of_duckdb() -> Iterator[None]:
         raise kind(str(error)) from None
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
         gathered.append(batch)
         rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
-        if rows >= _PIECE_ROWS or nbytes >= _PIECE_BYTES:
+        if rows >= _PIECE_ROWS or nbytes >= most:
             yield pa.Table.from_batches(gathered)
             gathered, rows, nbytes = [], 0, 0
     if gathered:

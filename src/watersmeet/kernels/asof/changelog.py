@@ -149,7 +149,7 @@ class _Step:
         make("retracted", self.retracted())
         waiting = make("waiting", f"{self.columns('left_new')} UNION ALL {self.affected()}")
         self.step.find_candidates(waiting)
-        make("known", self.known())
+        make("known", self.known(), joins_as_written=self.state.has_little_memory)
         changed = make("difference", self.difference())
         self.result.changes = made(self.state, f"{self.changes()} UNION ALL {self.untimed_retractions()}", changed)
         self.keep_left()
@@ -248,16 +248,18 @@ class _Step:
     # -- results ---------------------------------------------------------------------------------------------------
 
     def standing(self, rows: Sequence[str]) -> str:
-        """Return SQL for results that were emitted and not retracted; ``rows`` are relations of emitted results."""
+        """Return SQL for results that were emitted and not retracted; ``rows`` are relations of both."""
         names = ", ".join(quote(name) for name in (RID, ID, TIME, *self.match.right.output))
-        both = " UNION ALL ".join(f"SELECT {names}, {quote(WEIGHT)} FROM {part}" for part in rows)
-        return f"SELECT {names} FROM ({both}) GROUP BY {names} HAVING sum({quote(WEIGHT)}) > 0"
+        emitted = " UNION ALL ".join(f"SELECT {names} FROM {part} WHERE {quote(WEIGHT)} > 0" for part in rows)
+        ids = f"{quote(RID)}, {quote(ID)}"  # an id is emitted once
+        retracted = " UNION ALL ".join(f"SELECT {ids} FROM {part} WHERE {quote(WEIGHT)} < 0" for part in rows)
+        return f"SELECT * FROM ({emitted}) AS e ANTI JOIN ({retracted}) AS r USING ({ids})"
 
     def known(self) -> str:
         """Return SQL for the standing results of this step's left rows."""
         rows = f"SELECT {quote(RID)} FROM waiting UNION ALL SELECT {quote(RID)} FROM retracted"
         if shown := self.stored_with(_SHOWN, self.state.query(rows)):
-            return f"SELECT * FROM ({self.standing(shown)}) WHERE {quote(RID)} IN ({rows})"
+            return self.standing([f"(SELECT * FROM {each} WHERE {quote(RID)} IN ({rows}))" for each in shown])
         names = ", ".join(
             (f"l.{quote(RID)}", f"l.{quote(ID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, "FALSE"))
         )
@@ -345,7 +347,7 @@ class _Step:
         replace = self.result.replace
         replace[_SETTLED[_LEFT]] = made(self.state, "SELECT * FROM lasting", kept)
         shown = f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
-        replace[_SETTLED[_SHOWN]] = made(self.state, shown, kept)
+        replace[_SETTLED[_SHOWN]] = made(self.state, shown, kept, joins_as_written=self.state.has_little_memory)
         if picked:
             latest = f"SELECT * FROM ({' UNION ALL '.join(picked)}) {of_lasting}"
             number = f"row_number() OVER (PARTITION BY {quote(RID)} ORDER BY {quote(_STEP)} DESC)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,11 +18,12 @@ from watersmeet.kernels.api import (
     NEVER,
     EmitMode,
     Evicted,
+    Rows,
     Side,
     StateView,
     StepResult,
     followed_by,
-    made,
+    made_in_turn,
     quote,
 )
 from watersmeet.kernels.evicting import used_keys
@@ -101,21 +102,21 @@ class _Step:
         by = ", ".join(names)
         held = self.measured(side, self.rows(side, stored))
         many = f"SELECT {by} FROM {held} GROUP BY {by} HAVING count(*) > {most}"
-        surplus = self.state.query(
-            f"SELECT rid, bytes, {by} FROM {held} AS held SEMI JOIN ({many}) AS many"
+        surplus, count = self.table(
+            f"SELECT rid, t, bytes, {by} FROM {held} AS held SEMI JOIN ({many}) AS many"
             f" ON {used_keys.same_key(match, 'held', 'many')} WHERE {' AND '.join(known) or 'TRUE'}"
             f" QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY time DESC, tie_breaker DESC, rid DESC) > {most}"
         )
-        if surplus.num_rows and self.limits.policy is Policy.STOP:
-            raise self.too_many_rows(side, surplus.select(names).slice(0, 1).to_pylist()[0])
-        self.evict(side, surplus, Policy.PER_KEY)
+        if count and self.limits.policy is Policy.STOP:
+            raise self.too_many_rows(side, self.query(f"SELECT {by} FROM {surplus} LIMIT 1").to_pylist()[0])
+        self.evict(side, surplus, count, Policy.PER_KEY)
 
     def free_bytes(self, most: int) -> None:
         """Evict rows by the policy until the state takes at most ``most`` bytes, or less under pressure."""
         self.remove_closed_rows()
         held = self.held()
         sizes = f"SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT), CAST(coalesce(max(bytes), 0) AS BIGINT) FROM {held}"
-        total, largest = (column[0].as_py() for column in self.state.query(sizes).columns)
+        total, largest = (column[0].as_py() for column in self.query(sizes).columns)
         if largest > self.limits.max_bytes:
             raise self.too_large(largest)
         if self.limits.policy is Policy.LRU:
@@ -123,7 +124,9 @@ class _Step:
         else:
             gone = self.oldest(total - self.target_bytes(total, most))
         for side in Side:
-            self.evict(side, gone.filter(pc.equal(gone["side"], side.index)), self.limits.policy)
+            of_side = self.table(f"SELECT rid, t, bytes FROM {gone} WHERE side = {side.index}")
+            self.evict(side, *of_side, self.limits.policy)
+        self.state.tables.drop(gone)
 
     def compact_last_uses(self) -> None:
         """Keep the last use alone, of keys that have rows, if there are many more entries than rows."""
@@ -134,8 +137,8 @@ class _Step:
             return
         used, entries = self.last_uses()
         live = f"SELECT 1 FROM {self.held()} AS held WHERE {used_keys.same_key(self.join.match, 'held', 'used')}"
-        self.last = self.state.tables.add(f"SELECT * FROM {used} AS used WHERE EXISTS ({live})")
-        self.result.replace[USED] = made(self.state, f"SELECT * FROM {self.last[0]}", entries)
+        self.last = self.table(f"SELECT * FROM {used} AS used WHERE EXISTS ({live})")
+        self.result.replace[USED] = self.made([f"SELECT * FROM {self.last[0]}"], entries)
 
     def last_uses(self) -> tuple[str, int]:
         """Return a table of the last use of each key, and how many there are.
@@ -144,7 +147,7 @@ class _Step:
         """
         if self.last is None:
             new = self.result.store.pop(USED)
-            self.last = self.state.tables.add(used_keys.last_used(self.join.match, self.state, new))
+            self.last = self.table(used_keys.last_used(self.join.match, self.state, new))
         return self.last
 
     def target_bytes(self, total: int, most: int) -> int:
@@ -159,19 +162,22 @@ class _Step:
                 closed = self.result.forget[relation]
                 past = self.state.scan(relation, NEVER, closed - 1) if closed != NEVER else None
                 if past is not None:
-                    self.remove(relation, self.state.query(f"SELECT {quote(RID)}, {quote(TIME)} FROM {past}"))
+                    ids = f"SELECT {quote(RID)} AS rid, {quote(TIME)} AS t FROM {past}"
+                    self.remove(relation, self.table(ids)[0])
 
-    def oldest(self, excess: int) -> pa.Table:
-        """Return side, id and bytes of the oldest rows that together take at least ``excess`` bytes.
+    def oldest(self, excess: int) -> str:
+        """Return a table of the oldest rows that together take at least ``excess`` bytes: side, rid, t and bytes.
 
         No row takes less than its fixed part.  So the rows up to a time are enough, and only they are put in order.
         """
         enough = max(excess, 0) // min(row_width(self.result.store[side.value].schema) for side in Side)
-        old, _ = self.state.tables.add(f"SELECT * FROM {self.held()} WHERE time <= {self.time_of(enough)}")
-        return self.state.query(
-            f"SELECT side, rid, bytes FROM {old} QUALIFY {excess} > "
+        old, _ = self.table(f"SELECT * FROM {self.held()} WHERE time <= {self.time_of(enough)}")
+        gone, _ = self.table(
+            f"SELECT side, rid, t, bytes FROM {old} QUALIFY {excess} > "
             "sum(bytes) OVER (ORDER BY time, tie_breaker, side, rid ROWS UNBOUNDED PRECEDING) - bytes"
         )
+        self.state.tables.drop(old)
+        return gone
 
     def time_of(self, rows: int) -> int:
         """Return a time up to which more than so many rows are held, if there are so many: not much later than need be.
@@ -179,13 +185,16 @@ class _Step:
         All times are divided into equal spans, whose rows are counted; rows without a time are before them.
         """
         held, is_dated = self.held(), f"time > {NEVER}"
-        ((first, last, undated),) = self.state.connection.execute(
-            f"SELECT min(time) FILTER ({is_dated}), max(time), count(*) FILTER (NOT {is_dated}) FROM {held}"
-        ).fetchall()
+        first, last, undated = (
+            column[0].as_py()
+            for column in self.query(
+                f"SELECT min(time) FILTER ({is_dated}), max(time), count(*) FILTER (NOT {is_dated}) FROM {held}"
+            ).columns
+        )
         if first is None:
             return NEVER
         width = (last - first) // _SPANS + 1
-        counts = self.state.query(
+        counts = self.query(
             f"SELECT CAST((CAST(time AS HUGEINT) - {first}) // {width} AS INT) AS span, count(*) AS n FROM {held} "
             f"WHERE {is_dated} GROUP BY ALL ORDER BY ALL"
         )
@@ -193,13 +202,13 @@ class _Step:
         place = int(np.searchsorted(upto, rows, side="right"))
         return FOREVER if place == len(upto) else first + (counts["span"][place].as_py() + 1) * width - 1
 
-    def least_used(self, excess: int) -> pa.Table:
-        """Return side, id and bytes of the rows of keys not used for longest; note when the other keys were."""
-        state, match = self.state, self.join.match
+    def least_used(self, excess: int) -> str:
+        """Return a table of the rows of keys not used for longest, as ``oldest`` does; note when the others were."""
+        match = self.join.match
         by, same_key = ", ".join(used_keys.key_names(match)), partial(used_keys.same_key, match)
-        held, _ = state.tables.add(f"SELECT * FROM {self.held()}")
+        held, _ = self.table(f"SELECT * FROM {self.held()}")
         used, entries = self.last_uses()
-        keys, _ = state.tables.add(
+        keys, _ = self.table(
             f"SELECT held.*, coalesce({quote(TIME)}, {NEVER}) AS used, coalesce(size, 0) AS size"
             f" FROM (SELECT {by}, sum(bytes) AS bytes, min(time) AS oldest FROM {held} GROUP BY {by}) AS held"
             f" LEFT JOIN (SELECT *, {self.bytes_of_use} AS size FROM {used}) AS used"
@@ -208,14 +217,13 @@ class _Step:
         excess += self.total("size", keys)
         order = f"ORDER BY used, oldest, hash({by}) ROWS UNBOUNDED PRECEDING"
         freed = f"sum(bytes + size) OVER ({order}) - bytes - size"
-        gone, _ = state.tables.add(f"SELECT {by} FROM {keys} QUALIFY {freed} < {excess}")
+        gone, _ = self.table(f"SELECT {by} FROM {keys} QUALIFY {freed} < {excess}")
         live = f"SELECT 1 FROM {held} AS held WHERE {same_key('held', 'used')}"
         evicted = f"SELECT 1 FROM {gone} AS gone WHERE {same_key('gone', 'used')}"
-        self.result.replace[USED] = made(
-            state, f"SELECT * FROM {used} AS used WHERE EXISTS ({live}) AND NOT EXISTS ({evicted})", entries
-        )
+        stays = f"SELECT * FROM {used} AS used WHERE EXISTS ({live}) AND NOT EXISTS ({evicted})"
+        self.result.replace[USED] = self.made([stays], entries)
         rows = f"{held} AS held JOIN {gone} AS gone ON {same_key('held', 'gone')}"
-        return state.query(f"SELECT side, rid, held.bytes FROM {rows}")
+        return self.table(f"SELECT side, rid, t, held.bytes FROM {rows}")[0]
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -227,6 +235,13 @@ class _Step:
         """Return SQL for all rows of a side that would be stored and may still find a partner."""
         return self.rows(side, self.state.scan(side.value, self.result.forget[side.value]))
 
+    def parts(self, side: Side) -> list[str]:
+        """Return SQL for all rows of a side that would be stored, in parts."""
+        new = self.result.store[side.value]
+        columns = ", ".join(map(quote, new.column_names))
+        stored = [f"(SELECT {columns} FROM {part})" for part in self.state.parts(side.value)]
+        return [*stored, self.state.register(new)]
+
     def rows(self, side: Side, stored: str | None) -> str:
         """Return SQL for some stored rows of a side and its new ones, without those that are evicted."""
         new = self.result.store[side.value]
@@ -234,19 +249,17 @@ class _Step:
         if stored is None:
             return f"({fresh})"
         columns = ", ".join(map(quote, new.column_names))
-        old = f"SELECT {columns} FROM {stored}"
-        if (removed := self.result.evict.get(side.value)) is not None:
-            old = f"{old} WHERE {quote(RID)} NOT IN (SELECT {quote(RID)} FROM {self.state.register(removed)})"
-        return f"({old} UNION ALL {fresh})"
+        stays = [f"NOT EXISTS (SELECT 1 FROM {gone} WHERE rid = {quote(RID)})" for gone in self.gone(side.value)]
+        return f"(SELECT {columns} FROM {stored} WHERE {' AND '.join(stays) or 'TRUE'} UNION ALL {fresh})"
 
     def measured(self, side: Side, rows: str) -> str:
-        """Return SQL for rows by side, id, event time, keys, bytes with those of their marks, and a hash of values."""
+        """Return SQL for rows by side, with rid, ``$t``, event time, keys, bytes, and a hash of values."""
         schema = self.result.store[side.value].schema
         values = ", ".join(quote(name) for name in schema.names if name not in (RID, MATCHED))
         keys = "".join(f", {key}" for key in used_keys.keys_of(self.join.match, side))
         time = f"coalesce({quote(self.join.match.time_column(side))}, {NEVER})"
         return (
-            f"(SELECT {side.index} AS side, {quote(RID)} AS rid, {time} AS time{keys},"
+            f"(SELECT {side.index} AS side, {quote(RID)} AS rid, {quote(TIME)} AS t, {time} AS time{keys},"
             f" {row_bytes_sql(schema)}{self.mark_bytes(side)} AS bytes, hash({values}) AS tie_breaker FROM {rows})"
         )
 
@@ -271,7 +284,7 @@ class _Step:
 
     def total(self, sql: str, rows: str) -> int:
         """Return a sum over rows."""
-        found = self.state.query(f"SELECT CAST(coalesce(sum({sql}), 0) AS BIGINT) FROM {rows}")
+        found = self.query(f"SELECT CAST(coalesce(sum({sql}), 0) AS BIGINT) FROM {rows}")
         return int(found.column(0)[0].as_py())
 
     @property
@@ -282,48 +295,63 @@ class _Step:
 
     # -- what becomes of rows --------------------------------------------------------------------------------------
 
-    def evict(self, side: Side, evicted: pa.Table, reason: Policy) -> None:
-        """Evict rows, of which ``evicted`` has ids and bytes: count and remove them.
+    def evict(self, side: Side, gone: str, count: int, reason: Policy) -> None:
+        """Evict the rows in a table, which has their rid, t and bytes: count and remove them.
 
         Emit those that could still have been emitted alone.
         """
-        if not evicted.num_rows:
+        if not count:
             return
-        chosen = self.state.register(pa.table({RID: evicted["rid"]}))
-        emits = self.join.emit is EmitMode.FINAL and self.join.match.kind.emits_unmatched(side)
-        columns = "*" if emits or self.limits.keeps_rows else f"{quote(RID)}, {quote(TIME)}"
-        rows = self.state.query(f"SELECT {columns} FROM {self.live(side)} SEMI JOIN {chosen} USING ({quote(RID)})")
         name = self.limits.names[side.index]
-        self.result.counters[f"evicted.{name}.{reason.value}"] = rows.num_rows
+        self.result.counters[f"evicted.{name}.{reason.value}"] = count
         if reason is not Policy.PER_KEY:  # a larger limit of bytes would not keep these
-            self.result.evicted_bytes += pc.sum(evicted["bytes"]).as_py()
+            self.result.evicted_bytes += self.total("bytes", gone)
+        rows = [f"(SELECT * FROM {part} SEMI JOIN {gone} ON rid = {quote(RID)})" for part in self.parts(side)]
+        if self.join.emit is EmitMode.FINAL and self.join.match.kind.emits_unmatched(side):
+            self.emit_unmatched(side, rows, count)
         if self.limits.keeps_rows:
-            self.result.evicted.append(Evicted(side.index, reason.value, rows))
-        if emits:
-            self.emit_unmatched(side, rows)
-        gone = rows.select([RID, TIME])
+            evicted = self.made((f"SELECT * FROM {part}" for part in rows), count)
+            self.result.evicted.append(Evicted(side.index, reason.value, evicted))
         self.remove(side.value, gone)
         self.remove(marks_of(side), gone)
 
-    def emit_unmatched(self, side: Side, rows: pa.Table) -> None:
-        """Add those of some evicted rows that never had a partner to the results, padded."""
+    def emit_unmatched(self, side: Side, rows: Iterable[str], count: int) -> None:
+        """Add those of ``count`` evicted ``rows``, in parts, that never had a partner to the results, padded."""
         marks = [self.state.scan(marks_of(side)), self.state.register(self.result.store[marks_of(side)])]
         marked = " UNION ALL ".join(f"SELECT {quote(RID)} FROM {each}" for each in marks if each is not None)
         alone = f"NOT {quote(MATCHED)} AND {quote(RID)} NOT IN ({marked})"
         match, other = self.join.match, side.other
         none = match.arriving(other, number_rows(self.inputs[other.index].slice(0, 0), 0), self.state)
-        padded = self.state.query(
-            padded_sql(match, side, self.state.register(rows), alone, other=self.state.register(none))
-        )
+        nothing = self.state.register(none)
+        padded = self.made((padded_sql(match, side, part, alone, other=nothing) for part in rows), count)
         assert self.result.changes is not None
         self.result.changes = followed_by(self.result.changes, padded)
 
-    def remove(self, relation: str, rows: pa.Table) -> None:
-        """Remove rows from a relation, stored ones and new ones."""
+    def remove(self, relation: str, gone: str) -> None:
+        """Remove the rows in a table from a relation, stored ones and new ones."""
         if (new := self.result.store.get(relation)) is not None:
-            self.result.store[relation] = new.filter(pc.invert(pc.is_in(new[RID], value_set=rows[RID])))
-        removed = [self.result.evict[relation]] if relation in self.result.evict else []
-        self.result.evict[relation] = pa.concat_tables([*removed, rows])
+            ids = self.state.register(new.select([RID]))
+            removed = self.query(f"SELECT {quote(RID)} FROM {ids} SEMI JOIN {gone} ON rid = {quote(RID)}")[RID]
+            self.result.store[relation] = new.filter(pc.invert(pc.is_in(new[RID], value_set=removed)))
+        self.result.evict.setdefault(relation, []).append(gone)
+
+    def gone(self, relation: str) -> Sequence[str]:
+        """Return the tables of rows that have been removed from a relation."""
+        return self.result.evict.get(relation, ())
+
+    # -- queries: DuckDB may take stored rows for few; with little memory, it must not build hash tables of them ------
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a query."""
+        return self.state.query(sql, joins_as_written=self.state.has_little_memory)
+
+    def table(self, sql: str) -> tuple[str, int]:
+        """Make a table of the rows of a query; return its name, and how many they are."""
+        return self.state.tables.add(sql, joins_as_written=self.state.has_little_memory)
+
+    def made(self, selects: Iterable[str], of_rows: int) -> Rows:
+        """Return the rows of several queries; see ``made_in_turn``."""
+        return made_in_turn(self.state, selects, of_rows, joins_as_written=self.state.has_little_memory)
 
     # -- errors ----------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.aggregate.functions import Call, of_parts, of_rows, result, same_float, term_name
 from watersmeet.kernels.aggregate.kernel import Aggregate, Output
 from watersmeet.kernels.aggregate.parts import Parts
-from watersmeet.kernels.api import EmitMode, quote
+from watersmeet.kernels.api import NEVER, EmitMode, quote
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.closing import Closing, closing_of
 from watersmeet.plan.emission import is_distinct
@@ -61,6 +61,11 @@ class AggregateOperator(PhysicalOperator):
     def takes_pieces(self) -> bool:
         """Always."""
         return True
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """All that is kept of a group, where it is emitted at its end."""
+        return tuple(self.kernel.live_relations(NEVER)) if self.kernel.final and self.kernel.end is not None else ()
 
     @property
     def added_types(self) -> Mapping[str, pa.DataType]:

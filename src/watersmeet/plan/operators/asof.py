@@ -52,6 +52,13 @@ class AsofOperator(PhysicalOperator):
         """Always."""
         return True
 
+    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
+        """The key, where results are revised: each step revises those of all its keys."""
+        if isinstance(self.kernel, AsofChangelog) and (keys := self.kernel.match.keys):
+            return tuple(key.of(tuple(Side)[number]) for key in keys)
+        # named, because slots and zero-argument super() do not go together
+        return PhysicalOperator.cut_by(self, number, is_of_results=is_of_results)
+
     @property
     def taken_last(self) -> tuple[int, ...]:
         """Left rows, where one is joined with the versions known when it arrives: those of its batch come first."""
@@ -59,10 +66,10 @@ class AsofOperator(PhysicalOperator):
         return (Side.LEFT.index,) if comes_last else ()
 
     @property
-    def waiting(self) -> str | None:
+    def waiting(self) -> tuple[str, ...]:
         """Left rows, where a frontier alone says when they are final; those due by the right one come at once."""
         waits = isinstance(self.kernel, AsofJoin) and self.kernel.match.direction is Direction.BACKWARD
-        return Side.LEFT.value if waits else None
+        return (Side.LEFT.value,) if waits else ()
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Kind, keys, which row is picked, and what bounds the state of each side."""

@@ -31,9 +31,9 @@ class OrderedOperator(PhysicalOperator):
         return True
 
     @property
-    def waiting(self) -> str:
+    def waiting(self) -> tuple[str, ...]:
         """The rows that are not final."""
-        return WAITING
+        return (WAITING,)
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """One line."""

@@ -41,9 +41,9 @@ class InTimeOperator(PhysicalOperator):
         return True
 
     @property
-    def waiting(self) -> str:
+    def waiting(self) -> tuple[str, ...]:
         """The rows that are not final, and some that frames reach back to."""
-        return ROWS
+        return (ROWS,)
 
     @property
     def added_types(self) -> Mapping[str, pa.DataType]:

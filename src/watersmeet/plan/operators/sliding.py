@@ -27,9 +27,9 @@ class SlidingOperator(IntervalOperator):
     is_whole: bool  # whether results of all buckets are in order, there being one
 
     @property
-    def waiting(self) -> str:
+    def waiting(self) -> tuple[str, ...]:
         """Probe rows."""
-        return WAITING
+        return (WAITING,)
 
     @property
     def reaches(self) -> dict[Side, int | None]:

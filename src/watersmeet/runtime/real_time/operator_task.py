@@ -100,7 +100,7 @@ class LiveOperatorTask:
                 ended = time.monotonic()
                 due = ended + _pause_after(ended - began)
             yield from stage.close()
-            working_sets(self.memory.here()).close_idle()
+            working_sets(self.memory.here()).tidy()
 
     def _sorted(self, arrived: Iterable[Frame]) -> tuple[_Inboxes, list[Frame]]:
         """The frames for each operator's bucket here, and the bundles for operators of later stages."""
@@ -197,7 +197,7 @@ class _Bucket:
         task.epochs.write(self._store)
         if self._side and task.side_folder is not None:
             path = f"{task.side_folder}/batch-{task.epochs.current}-{self.number}-0.jsonl"
-            write_side_rows(pa.concat_tables(self._side), path)
+            write_side_rows(self._side, path)
         return Outbox(self._operator.spec, self.number, {}, reported)
 
     def results(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
