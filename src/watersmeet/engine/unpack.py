@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import pyarrow as pa
 
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
+from watersmeet.engine.mail import Mail
 from watersmeet.filesystems import filesystem_of
 from watersmeet.kernels.api import NEVER
 
@@ -25,31 +27,22 @@ def unpack(
 
     If ``schema`` has a column ``$frontier``, the operator's frontier is a row in which only that column is not NULL.
     """
-    written = 0
     with_frontier = FRONTIER in schema.names
-    for batch in batches:
-        side: list[Frame] = []
-        for frame in batch:
-            if frame.kind is FrameKind.ROWS:
-                rows = decode_table(frame.payload)
-                if with_frontier:
-                    rows = rows.append_column(FRONTIER, pa.nulls(rows.num_rows, pa.int64()))
-                yield from rows.to_batches()
-            elif frame.kind is FrameKind.MARK and with_frontier and frame.frontier != NEVER:
-                yield pa.RecordBatch.from_pylist([{FRONTIER: frame.frontier}], schema=schema)
-            elif frame.kind is FrameKind.SIDE:
-                side.append(frame)
-        if side and side_folder is not None:
-            path = f"{side_folder}/batch-{batch_id}-{side[-1].bucket}-{written}.jsonl"
-            write_side_rows((decode_table(frame.payload) for frame in _taken(side)), path)
-            written += 1
-
-
-def _taken(frames: list[Frame]) -> Iterator[Frame]:
-    """Yield frames in their order, and free each before the next."""
-    frames.reverse()
-    while frames:
-        yield frames.pop()
+    side, buckets = Mail(), set[int]()
+    for frame in chain.from_iterable(batches):
+        if frame.kind is FrameKind.ROWS:
+            rows = decode_table(frame.payload)
+            if with_frontier:
+                rows = rows.append_column(FRONTIER, pa.nulls(rows.num_rows, pa.int64()))
+            yield from rows.to_batches()
+        elif frame.kind is FrameKind.MARK and with_frontier and frame.frontier != NEVER:
+            yield pa.RecordBatch.from_pylist([{FRONTIER: frame.frontier}], schema=schema)
+        elif frame.kind is FrameKind.SIDE and side_folder is not None:
+            side.put(frame)
+            buckets.add(frame.bucket)
+    if buckets:  # in one file, whatever the order and the cut of frames
+        path = f"{side_folder}/batch-{batch_id}-{min(buckets)}-0.jsonl"
+        write_side_rows((decode_table(frame.payload) for frame in side.take()), path)
 
 
 def write_side_rows(tables: Iterable[pa.Table], path: str) -> None:
