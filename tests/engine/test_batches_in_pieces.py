@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.columns import ID, WEIGHT
-from watersmeet.engine import frames
+from watersmeet.engine import cuts, frames
 from watersmeet.engine.cuts import in_pieces
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames, side_frames, side_rows
 from watersmeet.runtime.idle_inputs import IdleWatch
@@ -93,8 +93,10 @@ def test_rows_of_the_side_output_are_cut_too(cut_by: dict[int, tuple[str, ...]])
     assert sum(decode_table(frame.payload).num_rows for piece in pieces for frame in piece if frame is not MARK) == 100
 
 
-def test_rows_of_a_piece_stay_in_their_order() -> None:
-    """Frames that wait for their step lie in a file, each with its rows in the order of their pieces."""
+@pytest.mark.parametrize("held", [0, 1 << 20])
+def test_rows_of_a_piece_stay_in_their_order(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that wait for their step may lie in a file, each with its rows in the order of their pieces."""
+    monkeypatch.setattr(cuts, "_ALWAYS_HELD", held)
     table = pa.table({"k": [number % 7 for number in range(400)], "v": range(400)})
     sent = [frame for start in range(0, 400, 40) for frame in row_frames(table[start : start + 40], bucket=0, input=0)]
     pieces = [piece for piece, _ in in_pieces(sent, 1_000, {0: ("k",)})]

@@ -66,6 +66,7 @@ def changes_and_state(query: str, most: int | None) -> tuple[list[Counter[object
     return found, stored
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_what_is_rewritten_in_pieces_is_the_same(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces: list[tuple[int, bool]] = []

@@ -224,6 +224,7 @@ def check_moves(
             assert held == {(key,): rows["d"][k] for key, k in rows["c"].items() if k in rows["d"]}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sql", MOVED)
 def test_a_new_row_that_comes_before_the_old_one_has_gone_stays(sql: str) -> None:
     first = [("c", 1, 1), *(("d", key, 10 * key) for key in range(1, 5))]

@@ -15,6 +15,9 @@ from watersmeet.engine.mail import Mail
 from watersmeet.engine.scratch import scratch_connection
 from watersmeet.kernels.api import quote
 
+#: Rows of so few bytes wait in memory.
+_ALWAYS_HELD = 1 << 20
+
 
 def in_pieces(
     frames: Iterable[Frame],
@@ -32,7 +35,8 @@ def in_pieces(
     if max_bytes is None or not (cut_by or taken_last):
         yield from _by_frames(frames, max_bytes)
         return
-    first, last, others = Mail(max_bytes // 2), Mail(max_bytes // 2), list[Frame]()
+    held = max(max_bytes // 2, _ALWAYS_HELD)
+    first, last, others = Mail(held), Mail(held), list[Frame]()
     for frame in frames:
         if not frame.kind.is_bulk:
             others.append(frame)
@@ -84,7 +88,7 @@ def _by_values(
     if pieces == 1:
         yield [*rows.take(), *others], True
         return
-    ordered, places = Mail(held_bytes=0), []
+    ordered, places = Mail(_ALWAYS_HELD), []
     for number, frame in enumerate(rows.take()):
         columns = cut_by.get(frame.input) if frame.kind.has_rows else None
         in_order, place = (frame, number % pieces) if columns is None else _in_order(frame, columns, pieces)
