@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.support.freed import grown_and_left
 
 FREES = """
 import ctypes
@@ -36,7 +37,6 @@ print(grown, resident() - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident size from /proc")
 def test_freed_blocks_are_given_back_though_others_between_them_stay() -> None:
-    done = subprocess.run([sys.executable, "-c", FREES], capture_output=True, text=True, timeout=60, check=True)
-    grown, left = map(int, done.stdout.split())
+    grown, left = grown_and_left(FREES)
     assert grown >= 95
     assert left < 0.6 * grown

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import duckdb
 import pytest
 
+from tests.support.freed import grown_and_left
 from watersmeet.state import table_memory
 from watersmeet.state.table_memory import TableMemory
 from watersmeet.state.working_sets import WorkingSets
@@ -38,8 +38,7 @@ print(grown, resident() - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident size from /proc")
 def test_tables_that_are_dropped_are_given_back() -> None:
-    done = subprocess.run([sys.executable, "-c", _FREES], capture_output=True, text=True, timeout=60, check=True)
-    grown, left = map(int, done.stdout.split())
+    grown, left = grown_and_left(_FREES)
     assert grown >= 70
     assert left < 0.5 * grown
 

@@ -30,7 +30,7 @@ def in_pieces(
     Yields them with whether they are the last.  The last have all frames that are no rows: so frontiers advance when
     all rows are there.  ``cut_by`` names columns, by input: rows with equal values of these come in one step, also
     those of several inputs.  Rows of inputs that are ``taken_last`` come in later steps than all others.  Without
-    ``max_bytes``, there is one step.  Rows that wait for their step lie in a file beyond ``max_bytes``.
+    ``max_bytes``, there is one step.  Rows that wait for their step lie in a file if they are many.
     """
     if max_bytes is None or not (cut_by or taken_last):
         yield from _by_frames(frames, max_bytes)
@@ -82,7 +82,7 @@ def _by_values(
 ) -> Iterator[tuple[list[Frame], bool]]:
     """Take rows with equal values in one step; frames that are not cut by any stay whole.
 
-    The rows of each frame are put in the order of their pieces, in a file: a piece is then a slice of each frame.
+    The rows of each frame are put in the order of their pieces: a piece is then a slice of each frame.
     """
     pieces = max(min(-(-rows.nbytes // max_bytes), len(rows)), 1)
     if pieces == 1:
