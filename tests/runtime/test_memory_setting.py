@@ -85,6 +85,18 @@ def test_too_little_is_refused(little: object, text: str) -> None:
         parse_settings({"worker_memory": little})
 
 
+@pytest.mark.parametrize("name", ["join_max_buffered_bytes", "max_hot_bytes", "worker_memory"])
+def test_other_settings_take_sizes_too_and_none_that_there_cannot_be(name: str) -> None:
+    assert getattr(parse_settings({name: "1.5 GB"}), name) == 1_500_000_000
+    with pytest.raises(ConfigError, match=f"option {name} = '1000TB': input should be less than 1000000000000000"):
+        parse_settings({name: "1000TB"})
+
+
+def test_an_option_is_shown_as_it_was_written() -> None:
+    with pytest.raises(ConfigError, match="option idle_timeout = '0 seconds': input should be greater than 0"):
+        parse_settings({"idle_timeout": "0 seconds"})
+
+
 @pytest.mark.parametrize("name", ["cache_bytes", "memory_limit"])
 def test_settings_of_earlier_versions_name_the_new_one(name: str) -> None:
     with pytest.raises(ConfigError) as raised:

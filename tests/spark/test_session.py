@@ -75,6 +75,14 @@ def test_late_rows_go_whole_to_the_stream_named(session: Session, tmp_path: Path
         run_job(session, f"INSERT INTO kept {JOIN} SETTINGS late_rows = 'views'")
 
 
+def test_a_stream_named_for_side_rows_is_checked_before_the_query_runs(session: Session) -> None:
+    for settings in ("late_rows = 'views'", "eviction = 'oldest', evicted_rows = 'views'"):
+        with pytest.raises(ConfigError, match="= 'views': that stream cannot store such rows") as found:
+            session.explain(f"{JOIN} SETTINGS {settings}")
+        assert found.value.position is not None
+    assert "kept in new" in session.explain(f"{JOIN} SETTINGS late_rows = 'new'")
+
+
 def test_a_row_without_event_time_is_kept_whole(session: Session, tmp_path: Path) -> None:
     folder_sink(session, tmp_path / "out")
     session.sql("INSERT INTO clicks VALUES (1, NULL, 'a'), (2, 5, 'b')")

@@ -41,20 +41,20 @@ class StatementPlans:
     def plan(self, query: Query) -> PhysicalPlan:
         """The plan of a query."""
         physical = plan_query(query, self.streams.by_name(), self.streams.open_table)
-        self.streams.check_seek(physical, query.settings_positions.get("seek_to"))
+        self.streams.check_settings(physical, query.settings_positions)
         return physical
 
     def plan_insert(self, statement: InsertSelect) -> PhysicalPlan:
         """The plan of a query that feeds a stream."""
         streams = self.streams
         physical = plan_insert(statement, self.target(statement), streams.by_name(), streams.open_table)
-        streams.check_seek(physical, statement.query.settings_positions.get("seek_to"))
+        streams.check_settings(physical, statement.query.settings_positions)
         return physical
 
     def plan_set(self, statement: StatementSet) -> PhysicalPlan:
         """The plan of several queries that run as one."""
         physical = plan_set(statement, self.streams.by_name(), self.streams.open_table)
-        self.streams.check_seek(physical, physical.query.text.settings_positions.get("seek_to"))
+        self.streams.check_settings(physical, physical.query.text.settings_positions)
         return physical
 
     def named(self, statement: QueryStatement) -> tuple[str, PhysicalPlan, list[QueryTarget]]:

@@ -238,17 +238,21 @@ class Streams:
         streams = [part.input.stream for part in plan.streams]
         return any(each.name.lower() in self._registered or registry.limits_batches(each) for each in streams)
 
-    def check_seek(self, plan: PhysicalPlan, position: Position | None) -> None:
-        """Raise ``ConfigError`` if SETTINGS seek_to applies to a stream that does not support it."""
-        seek_to = plan.query.settings.seek_to
-        if seek_to is None or seek_to == EARLIEST:
-            return
-        try:
-            for part in plan.streams:
-                registry.check_seek(part.input.stream, seek_to)
-        except ConfigError as error:
-            error.position = position
-            raise
+    def check_settings(self, plan: PhysicalPlan, positions: Mapping[str, Position]) -> None:
+        """Raise ``ConfigError``, with its position, if a setting does not fit a stream that exists.
+
+        A stream that is read may not support ``seek_to``; one that is named for late or evicted rows may have other
+        columns or another connector.
+        """
+        settings = plan.query.settings
+        with _position_of("seek_to", positions):
+            if settings.seek_to is not None and settings.seek_to != EARLIEST:
+                for part in plan.streams:
+                    registry.check_seek(part.input.stream, settings.seek_to)
+        for setting, name in {"late_rows": settings.late_rows, "evicted_rows": settings.evicted_rows}.items():
+            with _position_of(setting, positions):
+                if name != "drop" and (stream := self.catalog.get(name)) is not None:
+                    _check_side_stream(stream, setting)
 
     def check_tables(self, plan: PhysicalPlan) -> None:
         """Raise ``ConnectorError``, with its place, where an outside table is not what it was declared to be.
@@ -272,12 +276,26 @@ class Streams:
         if self.catalog.get(name) is None:
             self.catalog.add(StreamDef(name=name, columns=_SIDE_COLUMNS), if_not_exists=True)
         stream = self.catalog.require(name)
-        if stream.connector != EMBEDDED or stream.derived or stream.columns != _SIDE_COLUMNS:
-            raise ConfigError(
-                f"{setting} = '{name}': that stream cannot store such rows",
-                hint="name an embedded stream (source STRING, reason STRING, raw STRING), or a new one",
-            )
+        _check_side_stream(stream, setting)
         return embedded_log(stream, self._workspace)
+
+
+def _check_side_stream(stream: StreamDef, setting: str) -> None:
+    if stream.connector != EMBEDDED or stream.derived or stream.columns != _SIDE_COLUMNS:
+        raise ConfigError(
+            f"{setting} = '{stream.name}': that stream cannot store such rows",
+            hint="name an embedded stream (source STRING, reason STRING, raw STRING), or a new one",
+        )
+
+
+@contextmanager
+def _position_of(setting: str, positions: Mapping[str, Position]) -> Iterator[None]:
+    """Add the setting's position to a ``ConfigError`` raised meanwhile."""
+    try:
+        yield
+    except ConfigError as error:
+        error.position = positions.get(setting)
+        raise
 
 
 def check_connector(stream: StreamDef, statement: CreateStream) -> None:

@@ -45,7 +45,7 @@ def parse_options(
         name = str(first["loc"][0])
         if first["type"] == "missing":
             raise ConfigError(f"{what} needs the option {name}", option=name) from None
-        value = first["input"]
+        value = options.get(name, first["input"])  # as written
         shown = masked_value(name, value) if isinstance(value, str) else value
         # a check of our own says it in its own words
         own = first.get("ctx", {}).get("error")

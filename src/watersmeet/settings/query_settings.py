@@ -19,6 +19,7 @@ MODES = ("micro_batch", REAL_TIME)
 DEFAULT_HOT_KEYS = 1_000_000
 #: With less memory, a worker has no room for rows beside Python and its libraries.
 LEAST_WORKER_BYTES = 400_000_000
+_MOST_BYTES = 10**15
 
 
 class QuerySettings(BaseModel):
@@ -26,8 +27,9 @@ class QuerySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    join_max_buffered_bytes: Annotated[int, Field(gt=0)] | None = None
-    """The maximum state of each join in bytes; at the limit the query stops, without losing rows."""
+    join_max_buffered_bytes: Annotated[int, Field(gt=0, lt=_MOST_BYTES)] | None = None
+    """The maximum state of each join in bytes, also written ``'100MB'``; at the limit the query stops, without losing
+    rows."""
     eviction: Literal["stop", "oldest", "lru", "per_key", "pressure"] = "stop"
     """What makes room in the state of a join at its limit: nothing, so that the query stops; rows with the least event
     times; keys not used for longest; of each key with more than ``max_rows_per_key`` rows, the oldest; or, under
@@ -54,7 +56,7 @@ class QuerySettings(BaseModel):
     max_hot_keys: Annotated[int, Field(gt=0)] | None = None
     """How many rows a hybrid join or aggregate keeps in memory over all buckets; by default ``DEFAULT_HOT_KEYS`` unless
     ``max_hot_bytes`` bounds them."""
-    max_hot_bytes: Annotated[int, Field(gt=0)] | None = None
+    max_hot_bytes: Annotated[int, Field(gt=0, lt=_MOST_BYTES)] | None = None
     """How many bytes of rows it keeps in memory, written ``'100MB'``."""
     late_rows: Annotated[str, Field(min_length=1)] = "drop"
     """``drop``: only count late rows; else the name of an embedded stream that stores them."""
@@ -87,7 +89,7 @@ class QuerySettings(BaseModel):
     """Whether rows of hot keys are spread over the buckets; by default in queries that Watersmeet runs."""
     skew_rows: Annotated[int, Field(gt=0)] = 10_000
     """The least number of rows in one batch with which a key may be hot."""
-    worker_memory: int | None = None
+    worker_memory: Annotated[int, Field(lt=_MOST_BYTES)] | None = None
     """The memory of one worker process in bytes, written ``'600MB'``; beyond it, state lies on disk and batches are
     taken in pieces.  By default a share of what the machine or the container has."""
 
@@ -124,6 +126,12 @@ class QuerySettings(BaseModel):
     @classmethod
     def _size(cls, value: object) -> object:
         return size(value)
+
+    @field_validator("join_max_buffered_bytes", mode="before")
+    @classmethod
+    def _size_or_number(cls, value: object) -> object:
+        is_number = isinstance(value, str) and value.strip().isdigit()
+        return value if is_number else size(value)
 
     @field_validator("worker_memory")
     @classmethod

@@ -4,7 +4,8 @@ arrived   = input rows that pass ``where``, with keys, order and arguments compu
 before    = stored rows of the partitions that arrived rows are in
 after     = before, without those that arrived rows retract, + arrived rows
             append-only, with a limit: those up to the limit alone, unless their values take rows behind it
-arrival   = the number of a row, by which rows of a limit without an order are kept; those of one step by their columns
+arrival   = the number of a row's batch, by which rows of a limit without an order are kept; those of one batch by their
+            columns
 emit      - ``before`` with its values, those that are results, + the same of ``after``, without what is in both
           final: + rows with their values, those that are results, of all partitions with F before < end <= F
 store     + rows of ``after`` that were not stored, - rows of ``before`` that are not in ``after``
@@ -91,11 +92,13 @@ class _Step:
             self.result.forget = dict.fromkeys(self.stored.relations, self.low)
         tables = self.state.tables
         is_new = tables.make("arrived", self.arrived()) > 0
-        if not is_new and not ends:
+        if not (is_new or ends or self.ends_batch):
             return self.result
         touched = self.find()
         touched += tables.make("after", self.after())
-        if not self.kernel.final:
+        if self.kernel.once and not self.state.batch.is_last:
+            pass  # rows of the next step may be before those of this one
+        elif not self.kernel.final:
             self.result.changes = made(self.state, self.difference(), touched)
         elif ends:
             due = self.state.most_rows(ROWS, self.low_stored, self.frontiers.after)
@@ -103,6 +106,12 @@ class _Step:
         if is_new:
             self.keep()
         return self.result
+
+    @property
+    def ends_batch(self) -> bool:
+        """Whether rows of earlier steps of the batch are results now."""
+        batch = self.state.batch
+        return self.kernel.once and batch.is_last and not batch.is_first
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -123,12 +132,12 @@ class _Step:
         return f"SELECT *, CAST({kernel.end or 0} AS BIGINT) AS {quote(TIME)} FROM ({rows})"
 
     def numbered(self, rows: str) -> str:
-        """Return SQL for arrived rows with their numbers: greater than those before, whatever the order of frames."""
-        kernel = self.kernel
-        by = ", ".join([*(f"{quote(_kept(name))} NULLS FIRST" for name in self.outputs), quote(RID)])
+        """Return SQL for arrived rows with the number of their batch, whatever its steps: greater than those before."""
+        kernel, number = self.kernel, self.state.batch.first_rid + 1
         if kernel.keeps_first and kernel.limit is not None:  # most rows come when the first have long been there
+            by = ", ".join([*(f"{quote(_kept(name))} NULLS FIRST" for name in self.outputs), quote(RID)])
             rows = f"SELECT * FROM ({rows}) ORDER BY {by} LIMIT {kernel.limit[1]}"
-        return f"SELECT *, {self.first_rid} + row_number() OVER (ORDER BY {by}) AS {quote(_ARRIVAL)} FROM ({rows})"
+        return f"SELECT *, CAST({number} AS BIGINT) AS {quote(_ARRIVAL)} FROM ({rows})"
 
     @property
     def is_narrowed(self) -> bool:
@@ -171,7 +180,8 @@ class _Step:
 
     def find(self) -> int:
         """Make the table of stored rows of the partitions that arrived rows are in; return how many they are."""
-        probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'} FROM arrived")
+        rows = "" if self.ends_batch else " FROM arrived"
+        probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'}{rows}")
         touched = self.state.register(probes)
         same = same_values("p", "s", self.keys)
         where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
@@ -251,8 +261,15 @@ class _Step:
             parts.append(self.emitted(only, None if self.kernel.once else weight))
         if self.kernel.once:
             del parts[0]  # no row is displaced
-        was, now = self.results("before"), self.results("after")
+        was, now = self.results(self.before_batch), self.results("after")
         return f"WITH was AS MATERIALIZED ({was}), now AS MATERIALIZED ({now}) {' UNION ALL '.join(parts)}"
+
+    @property
+    def before_batch(self) -> str:
+        """SQL for the rows of touched partitions before the step; if results come once, before its batch."""
+        if not self.kernel.once:
+            return "before"
+        return f"(SELECT * FROM before WHERE {quote(_ARRIVAL)} <= {self.state.batch.first_rid})"
 
     def ended(self, of_rows: int) -> str:
         """Return SQL for the results of the partitions that end, which have so many rows at most."""

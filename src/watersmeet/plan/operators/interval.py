@@ -24,8 +24,9 @@ class IntervalOperator(WindowedOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """Always; where rows are evicted, by their keys, if there are any."""
-        return bool(self.match.keys) or not isinstance(self.kernel, EvictingJoin)
+        """Unless rows are evicted that have no key, but may have marks: these count, and more steps make more marks."""
+        evicts_without_key = isinstance(self.kernel, EvictingJoin) and not self.match.keys
+        return not evicts_without_key or self.match.kind is JoinKind.INNER
 
     def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
         """Where rows are evicted, their keys: so rows that come together find each other in one step."""

@@ -33,8 +33,8 @@ class OverOperator(PhysicalOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """Where the order of the rows alone says which are first: pieces of a batch come in any order."""
-        return not self.over.by_arrival
+        """Always."""
+        return True
 
     @property
     def passes_any_time(self) -> bool:
