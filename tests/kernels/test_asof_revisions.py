@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.kernels.test_streamed_results import stream_all
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 SCRIPT = """
@@ -13,10 +16,14 @@ SELECT l.a, r.b FROM l ASOF JOIN r MATCH_CONDITION (l.ts >= r.ts) ON l.k = r.k E
 """
 
 
-def test_a_result_that_is_revised_again_and_again() -> None:
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_a_result_that_is_revised_again_and_again(in_pieces: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if in_pieces:  # one version may revise any number of results
+        stream_all(monkeypatch)
     harness = Harness(*load_script(SCRIPT), buckets=1)
     assert harness.step({"l": StepInput([(1, 1, 10)])}).changes == []
     assert harness.step({"r": StepInput([(1, 1, 1)])}).changes == [(1, (1, 1))]
     for newer in (2, 3, 4):
         changes = harness.step({"r": StepInput([(1, newer, newer)])}).changes
         assert sorted(changes) == [(-1, (1, newer - 1)), (1, (1, newer))]
+        harness.restart()

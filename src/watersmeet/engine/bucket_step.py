@@ -273,7 +273,8 @@ def _step_errors(operator: str) -> Iterator[None]:
     except duckdb.OutOfMemoryException as error:
         raise LimitError(
             f"a batch of {operator} needs more memory than a worker has: {str(error).splitlines()[0]}",
-            hint="raise worker_memory, or make batches smaller, and resume; nothing was lost",
+            hint="raise worker_memory, or make batches smaller (max_files_per_trigger, max_offsets_per_trigger; a file "
+            "is not divided), and resume; nothing was lost",
         ) from None
     except EVALUATION_ERRORS as error:
         raise cannot_evaluate(operator, error) from None

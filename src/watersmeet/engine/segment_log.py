@@ -80,17 +80,18 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_ste
     ``width`` is the kernel's partition width.  Rows that are made in pieces become segments of about
     ``max_step_bytes``, and no merge reads more.
     """
-    # these may read what they replace
-    replacing = {relation: list(_set_aside(rows, max_step_bytes)) for relation, rows in result.replace.items()}
+    # these may read what is replaced
+    many = [*result.replace.items(), *result.store_made.items()]
+    made = [(relation, list(_set_aside(rows, max_step_bytes))) for relation, rows in many]
     for segment in list(log.manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
             log.drop(segment)
     for relation, tables in result.evict.items():
         for gone in tables:
             _remove_rows(log, relation, gone)
-    if replacing:
+    if made:
         log.working_set.give_back()
-    for relation, parts in replacing.items():
+    for relation, parts in made:
         for part, file in parts:
             _add(log, relation, part, width)
             if file is not None:

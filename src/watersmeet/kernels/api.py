@@ -327,6 +327,7 @@ class StepResult:
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
     - ``replace``: rows that replace all rows of a relation.  They are made after ``changes``, before the rows that they
       replace are dropped, and may read these.
+    - ``store_made``: further rows to add, made when ``replace`` is.
     - ``evict``: by relation, tables of the step with the ``$rid`` and ``$t`` of stored rows to remove, as ``rid`` and
       ``t``; ids of rows that are not there are ignored.
     - ``evicted``: the rows among them that the side output keeps, made after ``changes``; and ``evicted_bytes``, what
@@ -341,6 +342,7 @@ class StepResult:
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
     replace: dict[str, Rows] = field(default_factory=dict)
+    store_made: dict[str, Rows] = field(default_factory=dict)
     evict: dict[str, list[str]] = field(default_factory=dict)
     evicted: list[Evicted] = field(default_factory=list)
     evicted_bytes: int = 0

@@ -152,7 +152,7 @@ class _Step:
         make("known", self.known(), joins_as_written=self.state.has_little_memory)
         changed = make("difference", self.difference())
         self.result.changes = made(self.state, f"{self.changes()} UNION ALL {self.untimed_retractions()}", changed)
-        self.keep_left()
+        self.keep_left(waiting + changed)
         self.step.keep_right(self.result)
 
     # -- left rows -------------------------------------------------------------------------------------------------
@@ -306,8 +306,11 @@ class _Step:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def keep_left(self) -> None:
-        """Store new left rows, the ids of retracted ones, and the results of this step."""
+    def keep_left(self, of_rows: int) -> None:
+        """Store new left rows, the ids of retracted ones, and the results of this step: so many rows, or a few more.
+
+        A right row may revise the results of any number of left rows.
+        """
         final = self.kernel.final_before(self.frontiers.after, self.frontiers.inputs[Side.RIGHT.index])
         names = ", ".join(quote(name) for name in (RID, ID, TIME, WEIGHT, *self.match.right.output))
         lasting = f"{quote(TIME)} >= {final}"
@@ -320,14 +323,13 @@ class _Step:
             found = f"r.{quote(TIME)} AS {quote(_FOUND)}, {self.first_rid} AS {quote(_STEP)}"
             picked = f"SELECT l.{quote(RID)}, l.{quote(TIME)}, {found} FROM {self.step.joined()}"
             new[_PICKED] = f"SELECT * FROM ({picked}) WHERE {lasting}"
-        for relation, rows in new.items():
-            self.result.store[relation] = self.step.state.query(rows)
-            self.result.forget[relation] = final
-        for relation in _SETTLED.values():
-            self.result.forget[relation] = final
+        self.result.forget |= dict.fromkeys((*new, *_SETTLED.values()), final)
         unsettled, settled = (sum(map(self.step.count_until, names)) for names in (_SETTLED, _SETTLED.values()))
         if unsettled >= max(MIN_SETTLED, settled):
             self.settle(new, final)
+            return
+        for relation, rows in new.items():
+            self.result.store_made[relation] = made(self.state, rows, of_rows)
 
     def settle(self, new: dict[str, str], final: int) -> None:
         """Rewrite left rows and their standing results, without those that are final or retracted."""
@@ -342,9 +344,9 @@ class _Step:
             rows = self.not_final(rows, picked, self.frontiers.after)
         kept = self.state.tables.make("lasting", rows)
         of_lasting = f"WHERE {quote(RID)} IN (SELECT {quote(RID)} FROM lasting)"
-        for relation in new:
-            self.result.replace[relation] = self.result.store.pop(relation).slice(0, 0)
         replace = self.result.replace
+        for relation, columns in new.items():
+            replace[relation] = self.state.query(f"SELECT * FROM ({columns}) LIMIT 0")
         replace[_SETTLED[_LEFT]] = made(self.state, "SELECT * FROM lasting", kept)
         shown = f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
         replace[_SETTLED[_SHOWN]] = made(self.state, shown, kept, joins_as_written=self.state.has_little_memory)
