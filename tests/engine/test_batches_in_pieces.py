@@ -202,6 +202,22 @@ def test_the_first_rows_of_a_batch_are_the_same_in_whatever_steps_it_comes(
     assert found[0][0] != found[0][-1]
 
 
+@pytest.mark.parametrize("most", [None, 1])
+def test_what_is_revised_and_comes_back_within_a_batch_keeps_its_place(
+    most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of the join below take back a row of the limit and give an equal one with another id."""
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
+    select = "SELECT k, v FROM (SELECT l.k AS k, c.v AS v FROM l JOIN c ON l.k = c.k) LIMIT 2"
+    harness = Harness(*load_script(SCRIPT + select), max_step_bytes=most)
+    held = Counter[Any]()
+    for changes in ([(1, 5)], [(2, 5), (3, 5)], [(1, 6), (1, 5)]):
+        inputs = {"c": StepInput(changes), "l": StepInput([] if held else [(k, 0, 1) for k in (1, 2, 3)])}
+        for weight, row in harness.step(inputs).changes:
+            held[row] += weight
+    assert +held == {(1, 5): 1, (2, 5): 1}
+
+
 def steps_of(select: str, inputs: dict[str, StepInput]) -> int:
     harness = Harness(*load_script(SCRIPT + select), buckets=1, max_step_bytes=1)
     counters = harness.step(inputs).counters

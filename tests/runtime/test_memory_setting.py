@@ -90,6 +90,8 @@ def test_other_settings_take_sizes_too_and_none_that_there_cannot_be(name: str) 
     assert getattr(parse_settings({name: "1.5 GB"}), name) == 1_500_000_000
     with pytest.raises(ConfigError, match=f"option {name} = '1000TB': input should be less than 1000000000000000"):
         parse_settings({name: "1000TB"})
+    with pytest.raises(ConfigError, match="input should be less than 1000000000000000"):
+        parse_settings({name: f"{10**400}MB"})
 
 
 def test_an_option_is_shown_as_it_was_written() -> None:

@@ -17,7 +17,7 @@ from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.hot_keys import NO_ENTRY
 from watersmeet.engine.pack import pack
 from watersmeet.engine.specs import OperatorSpec, PackSpec
-from watersmeet.engine.unpack import unpack
+from watersmeet.engine.unpack import side_file_of, unpack
 from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
@@ -118,7 +118,7 @@ class RunOfBatch:
         for number, schema in enumerate(self.schemas):
             own = [frame for frame in frames if len(self.schemas) == 1 or frame.input == number]
             batches = [own[start:stop] for start, stop in self.decisions.cut(len(own), 3)]
-            unpacked = unpack(batches, schema, SIDE_FOLDER, self.batch)
+            unpacked = unpack(batches, schema, None if number else side_file_of(SIDE_FOLDER, self.batch, 0))
             rows.append([pa.Table.from_batches([each]) for each in unpacked])
         return Given(rows, [frame for frame in frames if frame.kind is FrameKind.COUNTER])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -63,6 +64,18 @@ def test_entries_of_freed_blocks_are_forgotten_and_tables_stay(monkeypatch: pyte
     assert entries(connection) == 0
     assert connection.execute("SELECT current_setting('memory_limit')").fetchall() == [("95.3 MiB",)]
     assert connection.execute("SELECT sum(n), max(text) FROM t").fetchall() == stored
+
+
+def test_what_cannot_be_spilled_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full, say: but the tables fit in memory."""
+    monkeypatch.setattr(table_memory, "_MOST_ENTRIES", 0)
+    (tmp_path / "file").touch()
+    config = {"threads": 1, "memory_limit": "200000kB", "temp_directory": f"{tmp_path}/file/folder"}
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute("CREATE TABLE t AS SELECT range AS n, md5(range::VARCHAR) AS text FROM range(500000)")
+    TableMemory(connection, 200_000_000).give_back()
+    assert connection.execute("SELECT current_setting('memory_limit')").fetchall() == [("190.7 MiB",)]
+    assert connection.execute("SELECT count(*) FROM t WHERE length(text) = 32").fetchall() == [(500_000,)]
 
 
 @pytest.mark.parametrize("has_little_memory", [True, False])

@@ -169,7 +169,7 @@ class OpenBucket:
         self._step_times[bin_of(time.monotonic() - began)] += 1
         others = [*forwarded(spec, self._bucket, inbox.passing), *side_output(spec, self._bucket, late)]
         if others:
-            yield self._sent(others)
+            yield self._outbox_of(others)
 
     def _run_kernel(
         self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers
@@ -193,7 +193,7 @@ class OpenBucket:
                             manifest.count(f"{spec.name}.matched", rows.num_rows)
                         yield Outbox(spec, self._bucket, {query: rows}, [])
                 for rows in evicted_rows(spec, result):
-                    yield self._sent(side_output(spec, self._bucket, [rows]))
+                    yield self._outbox_of(side_output(spec, self._bucket, [rows]))
                 # not before these are taken: they may read the state
                 apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
         finally:
@@ -206,7 +206,7 @@ class OpenBucket:
         self._evicted_bytes += result.evicted_bytes
         return result
 
-    def _sent(self, others: Sequence[Frame]) -> Outbox:
+    def _outbox_of(self, others: Sequence[Frame]) -> Outbox:
         return Outbox(self._spec, self._bucket, {}, others)
 
     def _is_due(self, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers) -> bool:

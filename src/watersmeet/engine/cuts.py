@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,12 @@ from watersmeet.kernels.api import quote
 _ALWAYS_HELD = 1 << 20
 
 
+class _Whole(NamedTuple):
+    """The piece to which all rows of a frame belong."""
+
+    piece: int
+
+
 def in_pieces(
     frames: Iterable[Frame],
     max_bytes: int | None,
@@ -27,10 +34,11 @@ def in_pieces(
 ) -> Iterator[tuple[list[Frame], bool]]:
     """Divide the frames of a batch into those of several steps, each with rows of about ``max_bytes`` or one frame.
 
-    Yields them with whether they are the last.  The last have all frames that are no rows: so frontiers advance when
-    all rows are there.  ``cut_by`` names columns, by input: rows with equal values of these come in one step, also
-    those of several inputs.  Rows of inputs that are ``taken_last`` come in later steps than all others.  Without
-    ``max_bytes``, there is one step.  Rows that wait for their step lie in a file if they are many.
+    Yields them with whether they are the last.  The last have all frames that are not bulk (``is_bulk``): so frontiers
+    advance when all rows are there.  ``cut_by`` names columns, by input: rows with equal values of these, of whatever
+    inputs, come in one step.  But rows of inputs that are ``taken_last`` come in later steps than all others, and
+    those with equal values in one of these.  Without ``max_bytes``, there is one step.  Rows that wait for their step
+    lie in a file if they are many.
     """
     if max_bytes is None or not (cut_by or taken_last):
         yield from _by_frames(frames, max_bytes)
@@ -88,16 +96,22 @@ def _by_values(
     if pieces == 1:
         yield [*rows.take(), *others], True
         return
-    ordered, places = Mail(_ALWAYS_HELD), []
-    for number, frame in enumerate(rows.take()):
-        columns = cut_by.get(frame.input) if frame.kind.has_rows else None
-        in_order, place = (frame, number % pieces) if columns is None else _in_order(frame, columns, pieces)
-        ordered.put(in_order)
-        places.append(place)
+    ordered, starts = _by_piece(rows, pieces, cut_by)
     for piece in range(pieces):
-        own = (_share(frame, place, piece) for frame, place in zip(ordered.read(), places, strict=True))
+        own = (_share(frame, start, piece) for frame, start in zip(ordered.read(), starts, strict=True))
         is_last = piece == pieces - 1
         yield [*(frame for frame in own if frame is not None), *(others if is_last else ())], is_last
+
+
+def _by_piece(rows: Mail, pieces: int, cut_by: Mapping[int, Sequence[str]]) -> tuple[Mail, list[np.ndarray | _Whole]]:
+    """Return the frames, each with its rows in the order of their pieces; and of each where its pieces begin."""
+    ordered, starts = Mail(_ALWAYS_HELD), list[np.ndarray | _Whole]()
+    for number, frame in enumerate(rows.take()):
+        columns = cut_by.get(frame.input) if frame.kind.has_rows else None
+        in_order, start = (frame, _Whole(number % pieces)) if columns is None else _in_order(frame, columns, pieces)
+        ordered.put(in_order)
+        starts.append(start)
+    return ordered, starts
 
 
 def _in_order(frame: Frame, columns: Sequence[str], pieces: int) -> tuple[Frame, np.ndarray]:
@@ -109,11 +123,11 @@ def _in_order(frame: Frame, columns: Sequence[str], pieces: int) -> tuple[Frame,
     return replace(frame, payload=encode_table(table.take(order))), starts
 
 
-def _share(frame: Frame, place: np.ndarray | int, piece: int) -> Frame | None:
-    """Return the frame with its rows for a piece; None if it has none.  For ``place`` see ``_by_values``."""
-    if isinstance(place, int):
-        return frame if place == piece else None
-    start, end = map(int, place[piece : piece + 2])
+def _share(frame: Frame, starts: np.ndarray | _Whole, piece: int) -> Frame | None:
+    """Return the frame with its rows for a piece; None if it has none."""
+    if isinstance(starts, _Whole):
+        return frame if starts.piece == piece else None
+    start, end = map(int, starts[piece : piece + 2])
     if start == end:
         return None
     return replace(frame, frontier=end - start, payload=encode_table(decode_table(frame.payload)[start:end]))

@@ -29,7 +29,9 @@ class Mail:
         return len(self._frames)
 
     def put(self, frame: Frame) -> None:
-        """Add a frame, unless frames have been read.  Raises ``LimitError`` if the disk is full."""
+        """Add a frame.  Raises ``LimitError`` if the disk is full, ``RuntimeError`` once frames have been read."""
+        if self._mapped is not None:
+            raise RuntimeError("frames have been read: no other can be added")
         size = len(frame.payload)
         self.nbytes += size
         if self.nbytes > self.held_bytes and size:

@@ -1,13 +1,14 @@
 """Frames into rows, at the end of a query, in a Spark task.
 
-Late and quarantined rows are written to files beside the checkpoint.  File names hold batch and bucket, so a batch that
-runs twice writes the same files again.
+Side rows (late, quarantined and evicted ones) are written to files beside the checkpoint.  A task has one file for each
+batch: when the batch runs again, the task replaces it, or deletes it if there are no side rows any more.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 
 import pyarrow as pa
@@ -20,15 +21,13 @@ from watersmeet.kernels.api import NEVER
 FRONTIER = "$frontier"
 
 
-def unpack(
-    batches: Iterable[Iterable[Frame]], schema: pa.Schema, side_folder: str | None, batch_id: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all ROWS frames; write side rows to ``side_folder`` (a path or URI; None: drop them).
+def unpack(batches: Iterable[Iterable[Frame]], schema: pa.Schema, side_file: str | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all ROWS frames; write side rows to ``side_file`` (a path or URI; None: drop them).
 
     If ``schema`` has a column ``$frontier``, the operator's frontier is a row in which only that column is not NULL.
     """
     with_frontier = FRONTIER in schema.names
-    side, buckets = Mail(), set[int]()
+    side = Mail()
     for frame in chain.from_iterable(batches):
         if frame.kind is FrameKind.ROWS:
             rows = decode_table(frame.payload)
@@ -37,18 +36,26 @@ def unpack(
             yield from rows.to_batches()
         elif frame.kind is FrameKind.MARK and with_frontier and frame.frontier != NEVER:
             yield pa.RecordBatch.from_pylist([{FRONTIER: frame.frontier}], schema=schema)
-        elif frame.kind is FrameKind.SIDE and side_folder is not None:
+        elif frame.kind is FrameKind.SIDE:
             side.put(frame)
-            buckets.add(frame.bucket)
-    if buckets:  # in one file, whatever the order and the cut of frames
-        path = f"{side_folder}/batch-{batch_id}-{min(buckets)}-0.jsonl"
-        write_side_rows((decode_table(frame.payload) for frame in side.take()), path)
+    if side_file is not None:
+        write_side_rows(side, side_file)
 
 
-def write_side_rows(tables: Iterable[pa.Table], path: str) -> None:
-    """Write rows of the side output as lines of JSON; a file that is there is replaced."""
+def side_file_of(folder: str, batch_id: int, task: int) -> str:
+    """Return where a task writes the side rows of a batch."""
+    return f"{folder}/batch-{batch_id}-{task}.jsonl"
+
+
+def write_side_rows(frames: Mail, path: str) -> None:
+    """Write the rows of side frames as lines of JSON, in place of a file that is there; without any, delete it."""
     filesystem, inner = filesystem_of(path)
+    if not len(frames):
+        with suppress(FileNotFoundError):
+            filesystem.delete_file(inner)
+        return
     filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
     with filesystem.open_output_stream(inner) as out:
-        for row in (row for table in tables for row in table.to_pylist()):
-            out.write(json.dumps(row).encode() + b"\n")
+        for frame in frames.take():
+            for row in decode_table(frame.payload).to_pylist():
+                out.write(json.dumps(row).encode() + b"\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from itertools import count
 from typing import TYPE_CHECKING
 
 from watersmeet.kernels.api import quote
@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     import duckdb
 
 
-_numbers = itertools.count()
-
-
 class StepTables:
     """Temporary tables of DuckDB by name, until ``drop_all``."""
 
@@ -22,6 +19,7 @@ class StepTables:
         self._connection = connection
         self._optimizers = optimizers
         self._made: set[str] = set()
+        self._numbers = count()
 
     def make(self, name: str, sql: str, *, joins_as_written: bool = False) -> int:
         """Make a table of the rows of a query; return how many they are.  For the joins see ``StateView.query``."""
@@ -31,7 +29,7 @@ class StepTables:
 
     def add(self, sql: str, *, joins_as_written: bool = False) -> tuple[str, int]:
         """Make a table under a name of its own; return the name, and how many rows there are."""
-        name = f"step_table_{next(_numbers)}"
+        name = f"step_table_{next(self._numbers)}"
         return name, self.make(name, sql, joins_as_written=joins_as_written)
 
     def remake(self, name: str, sql: str) -> int:
@@ -43,11 +41,13 @@ class StepTables:
         return int(rows)
 
     def drop(self, name: str) -> None:
-        """Drop a table before the end of the step, to free its memory."""
-        self._connection.execute(f"DROP TABLE IF EXISTS {quote(name)}")
-        self._made.discard(name)
+        """Drop a table before the end of the step, to free its memory; other names are ignored."""
+        if name in self._made:
+            self._connection.execute(f"DROP TABLE IF EXISTS {quote(name)}")
+            self._made.discard(name)
 
     def drop_all(self) -> None:
-        """Drop all tables that were made."""
+        """Drop all tables that were made.  The next step gives the same names: so its queries are the same."""
         for name in list(self._made):
             self.drop(name)
+        self._numbers = count()

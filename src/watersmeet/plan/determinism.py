@@ -16,6 +16,7 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.tree import joins_of
+from watersmeet.plan.operators.over import OverOperator
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.settings.seek import EARLIEST
 
@@ -64,8 +65,7 @@ def _check_joins(plan: PhysicalPlan) -> None:
 
 
 def _check_limit(plan: PhysicalPlan) -> None:
-    over = plan.query.over
-    if over is not None and over.by_arrival:
+    if any(isinstance(each, OverOperator) and each.kernel.by_arrival for each in plan.operators):
         raise PlanError(
             f"{SETTING} = true, but LIMIT without ORDER BY takes the rows that come first",
             hint=f"add ORDER BY, or leave out {SETTING}",

@@ -97,7 +97,7 @@ def build(
         schema = operators[-1].output
         if frontier_lag is not None:
             schema = schema.append(pa.field(FRONTIER, pa.int64()))
-        unpacked = _unpacked(observed, schema, resources, exchange)
+        unpacked = _unpacked(observed, schema, resources.side_folder, exchange)
     if frontier_lag is None:
         result, counted = select_list(plan, unpacked), F.count(F.lit(1))
     else:
@@ -157,8 +157,8 @@ def tasks_of(
 # -- after the operators -----------------------------------------------------------------------------------------------
 
 
-def _unpacked(frames: DataFrame, schema: pa.Schema, resources: Resources, exchange: Exchange) -> DataFrame:
-    task = UnpackTask(schema, exchange, resources.side_folder)
+def _unpacked(frames: DataFrame, schema: pa.Schema, side_folder: str | None, exchange: Exchange) -> DataFrame:
+    task = UnpackTask(schema, exchange, side_folder)
     return frames.mapInArrow(task.run, from_arrow_schema(schema))
 
 
@@ -167,8 +167,9 @@ def _of_queries(plan: PhysicalPlan, spec: OperatorSpec, resources: Resources, ex
 
     def of_query(number: int, query: PhysicalPlan, schema: pa.Schema, frames: DataFrame) -> DataFrame:
         own = frames.where(F.col("input") == number)  # counters and side rows have input 0: the first query takes them
+        side_folder = resources.side_folder if number == 0 else None
         with one_at_a_time:
-            rows = _unpacked(own, schema, resources, exchange)
+            rows = _unpacked(own, schema, side_folder, exchange)
         return select_list(query, rows)
 
     return [

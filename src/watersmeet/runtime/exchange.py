@@ -94,6 +94,12 @@ def batch_id() -> int:
     return int(_task_property(_BATCH_ID) or 0) + int(_task_property(BATCHES_BEFORE) or 0)
 
 
+def partition() -> int:
+    """The number of this task among those of its stage."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
 def query_id() -> str:
     """The id of this task's query, which restarts keep."""
     return _task_property(_QUERY_ID)

@@ -207,7 +207,8 @@ class RunningQuery:
             # a stop ends a wait, and what Spark does
             is_ended_by_stop = isinstance(error, OutageError) or not isinstance(error, WatersmeetError)
             if not (self._stopping.is_set() and is_ended_by_stop):
-                self._error = WatersmeetError(f"query {self.name} failed: {type(error).__name__}")  # until it is known
+                # it has failed, even if the next line raises: Spark, which is asked for the reason, may be gone
+                self._error = WatersmeetError(f"query {self.name} failed: {type(error).__name__}")
                 self._error = error if isinstance(error, WatersmeetError) else self._explain(error)
                 self._note_failure(self._error, went_on=False)
         finally:

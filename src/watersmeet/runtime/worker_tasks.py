@@ -20,9 +20,9 @@ from watersmeet.engine.frames import FRAME_SCHEMA, Frame
 from watersmeet.engine.hot_keys import NO_ENTRY, Entry
 from watersmeet.engine.pack import Packer, pack
 from watersmeet.engine.specs import OperatorSpec, PackSpec
-from watersmeet.engine.unpack import unpack
+from watersmeet.engine.unpack import side_file_of, unpack
 from watersmeet.runtime.bucket_size_files import BucketSizeFiles
-from watersmeet.runtime.exchange import Exchange, batch_id
+from watersmeet.runtime.exchange import Exchange, batch_id, partition
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.state.freed_memory import give_back_what_is_freed
@@ -107,7 +107,7 @@ class OperatorTask:
 
 @dataclass(frozen=True, slots=True)
 class UnpackTask:
-    """Unpacks result frames into rows of ``schema``, and writes late and bad rows to ``side_folder``."""
+    """Unpacks result frames into rows of ``schema``, and writes side rows to ``side_folder`` (None: drops them)."""
 
     schema: pa.Schema
     exchange: Exchange
@@ -116,7 +116,9 @@ class UnpackTask:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the frames."""
         with worker_task():
-            yield from unpack(map(self.exchange.receive, batches), self.schema, self.side_folder, batch_id())
+            folder = self.side_folder
+            side_file = None if folder is None else side_file_of(folder, batch_id(), partition())
+            yield from unpack(map(self.exchange.receive, batches), self.schema, side_file)
 
 
 def state_prefix(operator: str) -> str:

@@ -251,7 +251,10 @@ class Streams:
                     registry.check_seek(part.input.stream, settings.seek_to)
         for setting, name in {"late_rows": settings.late_rows, "evicted_rows": settings.evicted_rows}.items():
             with _position_of(setting, positions):
-                if name != "drop" and (stream := self.catalog.get(name)) is not None:
+                if name == "drop":
+                    continue
+                check_name(name, positions.get(setting))
+                if (stream := self.catalog.get(name)) is not None:
                     _check_side_stream(stream, setting)
 
     def check_tables(self, plan: PhysicalPlan) -> None:

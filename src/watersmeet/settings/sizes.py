@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B\s*", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -21,7 +22,7 @@ def size(value: object) -> object:
     if found is None or (found[3] and not found[2]):
         raise ValueError("write a number and a unit, such as '600MB' or '2GiB'")
     number, unit, is_binary = found[1], found[2].upper(), bool(found[3])
-    return int(float(number) * (1024 if is_binary else 1000) ** _POWERS[unit])
+    return int(Decimal(number) * (1024 if is_binary else 1000) ** _POWERS[unit])
 
 
 def size_text(size: int) -> str:

@@ -1,7 +1,8 @@
 """What becomes of memory that a worker frees.
 
 By default it stays with the process, for its next use: Arrow's allocator keeps what it frees, and so does that of the C
-library, which DuckDB uses.  That saves time, and takes up to 150 MB more than what is in use.
+library, which Python and numpy use.  That saves time, and takes up to 150 MB more than what is in use.  For what DuckDB
+keeps see ``table_memory.py``.
 """
 
 from __future__ import annotations

@@ -86,12 +86,12 @@ def mapped_arrays(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[MappedFile, l
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """Raise ``LimitError`` for what the system says of a file for what does not fit in memory."""
+    """Turn an ``OSError`` of a temporary file into a ``LimitError``."""
     try:
         yield
     except OSError as error:
         raise LimitError(
-            f"state beyond worker_memory cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
+            f"rows that do not fit in memory cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
             hint="free space on that disk (or allow more open files), set TMPDIR to another, or raise worker_memory; "
             "then resume: nothing was lost",
         ) from None

@@ -14,12 +14,12 @@ from contextlib import suppress
 
 import duckdb
 
-#: 3.6 MB.
+#: So many entries take 3.6 MB.
 _MOST_ENTRIES = 16_384
 
 
 class TableMemory:
-    """That of a DuckDB whose ``memory_limit`` is ``table_bytes``."""
+    """Gives back what one DuckDB does not use, and keeps its ``memory_limit`` at ``table_bytes``."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, table_bytes: int) -> None:
         self._connection = connection
@@ -28,7 +28,8 @@ class TableMemory:
     def give_back(self) -> None:
         """Return what is unused to the system.  No query may be under way; if the queues are long, all tables spill."""
         if self._entries() > _MOST_ENTRIES:
-            with suppress(duckdb.OutOfMemoryException):  # what cannot be spilled exceeds any limit so small
+            # what cannot be spilled exceeds any limit so small, and the disk may be full: then it stays in memory
+            with suppress(duckdb.Error):
                 self._set_limit("1kB")
         self._set_limit(self._limit)
 

@@ -248,10 +248,10 @@ class _Step:
     # -- results ---------------------------------------------------------------------------------------------------
 
     def standing(self, rows: Sequence[str]) -> str:
-        """Return SQL for results that were emitted and not retracted; ``rows`` are relations of both."""
+        """Return SQL for results that stand; ``rows`` are relations of emitted and of retracted ones (``$w``)."""
         names = ", ".join(quote(name) for name in (RID, ID, TIME, *self.match.right.output))
         emitted = " UNION ALL ".join(f"SELECT {names} FROM {part} WHERE {quote(WEIGHT)} > 0" for part in rows)
-        ids = f"{quote(RID)}, {quote(ID)}"  # an id is emitted once
+        ids = f"{quote(RID)}, {quote(ID)}"  # which each emission has for itself
         retracted = " UNION ALL ".join(f"SELECT {ids} FROM {part} WHERE {quote(WEIGHT)} < 0" for part in rows)
         return f"SELECT * FROM ({emitted}) AS e ANTI JOIN ({retracted}) AS r USING ({ids})"
 

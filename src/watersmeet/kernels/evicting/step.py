@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import MATCHED, RID, TIME
 from watersmeet.errors import LimitError
+from watersmeet.kernels import api
 from watersmeet.kernels.api import (
     FOREVER,
     NEVER,
@@ -339,14 +340,23 @@ class _Step:
         """Return the tables of rows that have been removed from a relation."""
         return self.result.evict.get(relation, ())
 
-    # -- queries: DuckDB may take stored rows for few; with little memory, it must not build hash tables of them ------
+    # -- queries -----------------------------------------------------------------------------------------------------
+    # DuckDB underestimates how many rows are stored, and would build its hash tables of them.  With little memory,
+    # joins run as they are written.
 
     def query(self, sql: str) -> pa.Table:
         """Return the rows of a query."""
         return self.state.query(sql, joins_as_written=self.state.has_little_memory)
 
     def table(self, sql: str) -> tuple[str, int]:
-        """Make a table of the rows of a query; return its name, and how many they are."""
+        """Make a table of the rows of a query; return its name, and how many they are.
+
+        Few rows of a small step are registered instead: DuckDB takes milliseconds to make a table.
+        """
+        if sum(rows.num_rows for rows in self.inputs.values()) < api.MANY_ROWS and self.state.batch.is_first:
+            rows = self.query(f"SELECT * FROM ({sql}) LIMIT {api.MANY_RESULTS}")
+            if rows.num_rows < api.MANY_RESULTS:
+                return self.state.register(rows), rows.num_rows
         return self.state.tables.add(sql, joins_as_written=self.state.has_little_memory)
 
     def made(self, selects: Iterable[str], of_rows: int) -> Rows:

@@ -2,7 +2,9 @@
 
 Ties       where a function numbers or counts rows, those that the order does not tell apart follow each other by their
            other columns, so that the cut of batches does not matter.  RANK, DENSE_RANK and RANGE take them together
-By arrival a limit without an order is over rows as they come, those of a batch in the order of their columns
+No order   the first rows of append-only input are those that come first, those of a batch in the order of their
+           columns (``by_arrival``).  Of other input they are the first by their columns: what is revised and comes back
+           within a batch, as the steps of a join below may do, would otherwise come anew
 Emits      at once, the difference of the results after the step and before it: a row is retracted when another one
            displaces it behind the limit, or changes a value of it that results show.  With ``final``, the first rows of
            each partition that has ended, and nothing before.  ``once``, the first rows by arrival, which stay the first

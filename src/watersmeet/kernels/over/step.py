@@ -92,7 +92,7 @@ class _Step:
             self.result.forget = dict.fromkeys(self.stored.relations, self.low)
         tables = self.state.tables
         is_new = tables.make("arrived", self.arrived()) > 0
-        if not (is_new or ends or self.ends_batch):
+        if not (is_new or ends or self.emits_earlier_steps):
             return self.result
         touched = self.find()
         touched += tables.make("after", self.after())
@@ -108,7 +108,7 @@ class _Step:
         return self.result
 
     @property
-    def ends_batch(self) -> bool:
+    def emits_earlier_steps(self) -> bool:
         """Whether rows of earlier steps of the batch are results now."""
         batch = self.state.batch
         return self.kernel.once and batch.is_last and not batch.is_first
@@ -132,12 +132,15 @@ class _Step:
         return f"SELECT *, CAST({kernel.end or 0} AS BIGINT) AS {quote(TIME)} FROM ({rows})"
 
     def numbered(self, rows: str) -> str:
-        """Return SQL for arrived rows with the number of their batch, whatever its steps: greater than those before."""
-        kernel, number = self.kernel, self.state.batch.first_rid + 1
-        if kernel.keeps_first and kernel.limit is not None:  # most rows come when the first have long been there
-            by = ", ".join([*(f"{quote(_kept(name))} NULLS FIRST" for name in self.outputs), quote(RID)])
-            rows = f"SELECT * FROM ({rows}) ORDER BY {by} LIMIT {kernel.limit[1]}"
-        return f"SELECT *, CAST({number} AS BIGINT) AS {quote(_ARRIVAL)} FROM ({rows})"
+        """Return SQL for the arrived rows that may be among the first, with the number of their batch.
+
+        It is the id of the batch's first row, plus one: rows of earlier batches have at most that id.
+        """
+        assert self.kernel.limit is not None
+        by = ", ".join([*(f"{quote(_kept(name))} NULLS FIRST" for name in self.outputs), quote(RID)])
+        number = f"CAST({self.state.batch.first_rid + 1} AS BIGINT) AS {quote(_ARRIVAL)}"
+        # most rows come when the first have long been there
+        return f"SELECT *, {number} FROM (SELECT * FROM ({rows}) ORDER BY {by} LIMIT {self.kernel.limit[1]})"
 
     @property
     def is_narrowed(self) -> bool:
@@ -180,7 +183,7 @@ class _Step:
 
     def find(self) -> int:
         """Make the table of stored rows of the partitions that arrived rows are in; return how many they are."""
-        rows = "" if self.ends_batch else " FROM arrived"
+        rows = "" if self.emits_earlier_steps else " FROM arrived"
         probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'}{rows}")
         touched = self.state.register(probes)
         same = same_values("p", "s", self.keys)
@@ -226,7 +229,7 @@ class _Step:
         """Return SQL for a value of each row."""
         kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
         full = [*self.order, *(f"{quote(name)} NULLS FIRST" for name in kept), quote(RID)]
-        order = full if value.tied and self.order else self.order
+        order = full if value.tied and (self.order or self.kernel.limit is not None) else self.order
         by = f"PARTITION BY {names_sql(self.keys)} " if self.keys else ""
         in_order = f"ORDER BY {', '.join(order)} " if order else ""
         return value.call.format(over=f"OVER ({by}{in_order}{value.frame})", order=", ".join(full))

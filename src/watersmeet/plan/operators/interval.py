@@ -24,7 +24,10 @@ class IntervalOperator(WindowedOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """Unless rows are evicted that have no key, but may have marks: these count, and more steps make more marks."""
+        """False for joins that evict rows, have no key, and mark rows that have matched.
+
+        How many marks there are would depend on the cut, and marks count as state.
+        """
         evicts_without_key = isinstance(self.kernel, EvictingJoin) and not self.match.keys
         return not evicts_without_key or self.match.kind is JoinKind.INNER
 

@@ -62,7 +62,7 @@ class OverOperator(PhysicalOperator):
         if over.limit is not None:
             kind = over.calls[0].function.upper()
             rows = f"rows {over.skipped + 1} to {over.limit}" if over.skipped else f"the first {over.limit} rows"
-            how = "that come" if over.by_arrival else f"by {by} ({kind})"
+            how = "that come" if self.kernel.by_arrival else f"by {by} ({kind})" if by else "by their columns"
             yield f"{self.name}: {rows} {where} {how}, {mode}, {buckets}"
         else:
             yield f"{self.name}: window functions {where}{f' by {by}' if by else ''}, {mode}, {buckets}"
@@ -72,9 +72,7 @@ class OverOperator(PhysicalOperator):
             yield f"  filter before: {plain_sql(condition)}"
         kept = "the first rows of each partition" if self.kernel.keeps_first else "all rows not retracted"
         yield f"  state: {kept}; kept until {self._until()}"
-        if self.weighted and over.by_arrival:
-            yield "  a row is retracted (-1) when it is retracted before, and the next one takes its place"
-        elif self.weighted:
+        if self.weighted and not self.kernel.by_arrival:
             causes = [] if over.limit is None else ["it is displaced"]
             causes += ["a value of it changes"] if self.kernel.shown else []
             yield f"  a row is retracted (-1) when {' or '.join(causes)}"
@@ -99,7 +97,7 @@ class OverPlan:
 
     def operator(self, feed: Feed) -> OverOperator:
         """The operator over ``feed``."""
-        kernel = replace(self.kernel, changes=feed.changelog)
+        kernel = replace(self.kernel, changes=feed.changelog, by_arrival=self.over.by_arrival and not feed.changelog)
         return OverOperator(
             name="over" if self.over.limit is None else "top_n",
             kernel=kernel,
@@ -147,7 +145,6 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
         skipped=over.skipped,
         end=None if closing is None else closing.end(quote(closing.key.name)),
         final=final,
-        by_arrival=over.by_arrival,
         once=once,
         gives_ids=query.inner and not (final or once),
     )

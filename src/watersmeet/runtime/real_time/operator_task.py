@@ -15,17 +15,17 @@ from watersmeet.engine.frames import (
     Frame,
     FrameKind,
     bundled,
-    decode_table,
     from_record_batch,
     to_record_batch,
     unbundled,
     with_fillers,
 )
 from watersmeet.engine.live_results import LiveOperator
+from watersmeet.engine.mail import Mail
 from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.settle import settled
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.engine.unpack import write_side_rows
+from watersmeet.engine.unpack import side_file_of, write_side_rows
 from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.runtime.real_time.arrivals import Arrivals
@@ -186,7 +186,7 @@ class _Bucket:
             sizes=task.sizes.get(spec.name),
             max_step_bytes=memory.step_bytes,
         )
-        self._side: list[pa.Table] = []
+        self._side = Mail()
 
     def step(self, frames: Sequence[Frame]) -> Iterator[Outbox]:
         return self._operator.step(self._bucket, frames)
@@ -195,15 +195,16 @@ class _Bucket:
         task = self._task
         reported = self._bucket.close()
         task.epochs.write(self._store)
-        if self._side and task.side_folder is not None:
-            path = f"{task.side_folder}/batch-{task.epochs.current}-{self.number}-0.jsonl"
-            write_side_rows(self._side, path)
+        if len(self._side) and task.side_folder is not None:  # the driver has deleted what earlier runs left
+            write_side_rows(self._side, side_file_of(task.side_folder, task.epochs.current, self.number))
         return Outbox(self._operator.spec, self.number, {}, reported)
 
     def results(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
         """The results of the query; side rows are kept until the end of the epoch."""
         yield from result_batches(outbox, self._task.epochs.current)
-        self._side += (decode_table(frame.payload) for frame in outbox.others if frame.kind is FrameKind.SIDE)
+        for frame in outbox.others:
+            if frame.kind is FrameKind.SIDE:
+                self._side.put(frame)
 
 
 def result_column(query: int) -> str:
