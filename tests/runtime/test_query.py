@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from watersmeet.errors import ConnectorError, OutageError, SinkOutageError
+from watersmeet.errors import ConnectorError, OutageError, SinkOutageError, WatersmeetError
 from watersmeet.lookup.retry import OnError, RetryPolicy
 from watersmeet.runtime import query
 from watersmeet.runtime.job import Run
@@ -238,3 +238,19 @@ def test_a_query_can_be_stopped_while_it_waits(monkeypatch: pytest.MonkeyPatch) 
     stopping.join(_PATIENCE_SECONDS)
     assert not stopping.is_alive()
     assert started.wait(0), "a stop is no error"
+
+
+class DyingHost(FakeHost):
+    """Starts a run that fails; then Spark is gone, and cannot be asked why."""
+
+    def cause(self, _: Exception) -> Exception:
+        raise ConnectionError("Spark is gone")
+
+    def starts_again(self, _: Exception) -> bool:
+        return False
+
+
+def test_a_query_whose_failure_cannot_be_explained_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    with pytest.raises(WatersmeetError, match="query q failed"):
+        running(monkeypatch, DyingHost()).wait(_PATIENCE_SECONDS)

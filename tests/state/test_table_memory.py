@@ -70,8 +70,8 @@ def test_what_cannot_be_spilled_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     """The disk is full, say: but the tables fit in memory."""
     monkeypatch.setattr(table_memory, "_MOST_ENTRIES", 0)
     (tmp_path / "file").touch()
-    config = {"threads": 1, "memory_limit": "200000kB", "temp_directory": f"{tmp_path}/file/folder"}
-    connection = duckdb.connect(":memory:", config=config)
+    folder = f"{tmp_path}/file/folder"
+    connection = duckdb.connect(config={"threads": 1, "memory_limit": "200000kB", "temp_directory": folder})
     connection.execute("CREATE TABLE t AS SELECT range AS n, md5(range::VARCHAR) AS text FROM range(500000)")
     TableMemory(connection, 200_000_000).give_back()
     assert connection.execute("SELECT current_setting('memory_limit')").fetchall() == [("190.7 MiB",)]
