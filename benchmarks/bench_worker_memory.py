@@ -148,7 +148,8 @@ def _measure(name: str, folder: Path, setting: int | None, options: argparse.Nam
     text += f" SETTINGS {', '.join(settings)}" if settings else ""
     began = time.monotonic()
     with Peak() as peak:
-        (started,) = session.run(f"INSERT INTO nothing {text}", QueryMode.DRAIN)
+        mode = QueryMode.BOUNDED if options.stalled else QueryMode.DRAIN
+        (started,) = session.run(f"INSERT INTO nothing {text}", mode)
         running = started.query  # type: ignore[union-attr]
         full = len(query.streams) * options.rows * options.held
         since_full = []  # seconds and rows, from when the state has its size
