@@ -154,8 +154,8 @@ class _Step:
         """Return the results of some queries over so many rows, in their order if they have one."""
         if not self.order:
             return api.made_in_turn(self.state, selects, of_rows)
-        sql = f"SELECT * FROM ({' UNION ALL '.join(selects)}) ORDER BY {api.order_sql(self.order)}"
-        return api.made(self.state, sql, of_rows)
+        rows = api.in_one_table(self.state, " UNION ALL ".join(selects), of_rows)
+        return api.made(self.state, f"SELECT * FROM {rows} ORDER BY {api.order_sql(self.order)}", of_rows)
 
     def mark_and_pad(self, tracked: list[Side], *pairs: str) -> api.Rows:
         """Mark what has matched; return the pairs, if any are given, and padded rows."""
