@@ -70,6 +70,7 @@ class _Step:
     result: StepResult = field(default_factory=StepResult)
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
+    marks: dict[Side, str | None] = field(default_factory=dict)  # where those of earlier steps are read
     matches: dict[Side, str] = field(default_factory=dict)  # tables with the ids of rows that matched
     few: FewMatches | None = None  # what was found, in Arrow, if it is little
     numbers: str | None = None  # a table with the numbers of this step: see ``number``
@@ -83,7 +84,7 @@ class _Step:
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
         if not tracked:
-            self.result.changes = self.emitted([self.pairs(ids=False)], self.new_rows)
+            self.result.changes = self.emitted([self.pairs(ids=False)], [], self.new_rows)
         else:
             # with many rows of one key, pairs may be any number: then they are not kept, but made a second time
             most = api.most_kept(self.new_rows) if self.match.keys else None
@@ -150,11 +151,19 @@ class _Step:
             self.result.counters["matched"] += piece.num_rows
             yield piece
 
-    def emitted(self, selects: Sequence[str], of_rows: int) -> api.Rows:
-        """Return the results of some queries over so many rows, in their order if they have one."""
+    def emitted(self, pairs: Sequence[str], alone: Sequence[str], of_rows: int) -> api.Rows:
+        """Return the results of queries for pairs, and for rows alone, over so many rows; in their order if any.
+
+        Rows alone are those whose ids are, or are not, in some table.  DuckDB takes stored rows for few and would hash
+        them; with little memory, it must hash the ids.
+        """
+        if not self.order and not self.state.has_little_memory:
+            return api.made_in_turn(self.state, [*pairs, *alone], of_rows)
         if not self.order:
-            return api.made_in_turn(self.state, selects, of_rows)
-        rows = api.in_one_table(self.state, " UNION ALL ".join(selects), of_rows)
+            parts = [api.made_in_turn(self.state, pairs, of_rows)] if pairs else []
+            parts += [api.made_in_turn(self.state, alone, of_rows, joins_as_written=True)] if alone else []
+            return api.followed_by(*parts)
+        rows = api.in_one_table(self.state, " UNION ALL ".join([*pairs, *alone]), of_rows)
         return api.made(self.state, f"SELECT * FROM {rows} ORDER BY {api.order_sql(self.order)}", of_rows)
 
     def mark_and_pad(self, tracked: list[Side], *pairs: str) -> api.Rows:
@@ -163,9 +172,10 @@ class _Step:
             self.result.store[marks_of(side)] = self.new_marks(side)
         if self.few is not None and self.emit is EmitMode.FINAL and (padded := self.few.padded(tracked)) is not None:
             rows = pa.concat_tables([self.few.found.select(list(self.match.output)), *padded])
-            return self.emitted([f"SELECT * FROM {self.state.register(rows)}"], rows.num_rows) if self.order else rows
+            held = f"SELECT * FROM {self.state.register(rows)}"
+            return self.emitted([held], [], rows.num_rows) if self.order else rows
         of_rows = self.new_rows + self.result.counters["matched"] + sum(map(self.most_due, tracked))
-        return self.emitted([*pairs, *(select for side in tracked for select in self.padding(side))], of_rows)
+        return self.emitted(pairs, [select for side in tracked for select in self.padding(side)], of_rows)
 
     def most_due(self, side: Side) -> int:
         """Return how many stored rows of a side become final in this step, at most."""
@@ -268,7 +278,7 @@ class _Step:
             select(self.fresh(Side.LEFT), f"{final} AND NOT {new_matched}", "1", matched=False)
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1", matched=False)
-        self.result.changes = self.emitted(changes, self.new_rows + self.most_due(Side.LEFT))
+        self.result.changes = self.emitted([], changes, self.new_rows + self.most_due(Side.LEFT))
         self.result.store[marks_of(Side.LEFT)] = self.new_marks(Side.LEFT)
         for side in Side:
             self.store(side)
@@ -376,11 +386,15 @@ class _Step:
 
     def unmarked(self, side: Side, id: str = quote(RID)) -> str:
         """Return `` AND id has no mark``, over the marks of earlier steps."""
-        marks = self.state.scan(marks_of(side))
+        if side not in self.marks:
+            scan, rows = self.state.scan(marks_of(side)), self.state.most_rows(marks_of(side))
+            marked = f"SELECT {quote(RID)} AS marked FROM {scan}"
+            self.marks[side] = None if scan is None else api.in_one_table(self.state, marked, rows)
+        marks = self.marks[side]
         if marks is None:
             return ""
         # NOT IN would hold all marks in memory, but NOT EXISTS the rows of the step, if they are fewer
-        return f" AND NOT EXISTS (SELECT 1 FROM (SELECT {quote(RID)} AS marked FROM {marks}) WHERE marked = {id})"
+        return f" AND NOT EXISTS (SELECT 1 FROM {marks} WHERE marked = {id})"
 
     def store(self, side: Side) -> None:
         """Store the new rows of a side that are not final yet, and count those that leave before they are.

@@ -31,7 +31,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
-from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, made, quote, shift
+from watersmeet.kernels.api import (
+    FOREVER,
+    NEVER,
+    Side,
+    StateView,
+    StepFrontiers,
+    StepResult,
+    in_one_table,
+    made,
+    quote,
+    shift,
+)
 from watersmeet.kernels.asof.final import is_final
 from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
@@ -149,7 +160,7 @@ class _Step:
         make("retracted", self.retracted())
         waiting = make("waiting", f"{self.columns('left_new')} UNION ALL {self.affected()}")
         self.step.find_candidates(waiting)
-        make("known", self.known(), joins_as_written=self.state.has_little_memory)
+        make("known", self.known(waiting), joins_as_written=self.state.has_little_memory)
         changed = make("difference", self.difference())
         self.result.changes = made(self.state, f"{self.changes()} UNION ALL {self.untimed_retractions()}", changed)
         self.keep_left(waiting + changed)
@@ -247,19 +258,21 @@ class _Step:
 
     # -- results ---------------------------------------------------------------------------------------------------
 
-    def standing(self, rows: Sequence[str]) -> str:
-        """Return SQL for results that stand; ``rows`` are relations of emitted and of retracted ones (``$w``)."""
-        names = ", ".join(quote(name) for name in (RID, ID, TIME, *self.match.right.output))
-        emitted = " UNION ALL ".join(f"SELECT {names} FROM {part} WHERE {quote(WEIGHT)} > 0" for part in rows)
+    def standing(self, rows: Sequence[str], of_rows: int) -> str:
+        """Return SQL for results that stand, of about so many in ``rows``: emitted and retracted ones (``$w``)."""
+        names = [quote(name) for name in (RID, ID, TIME, *self.match.right.output)]
+        columns = ", ".join((*names, quote(WEIGHT)))
+        shown = in_one_table(self.state, " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in rows), of_rows)
         ids = f"{quote(RID)}, {quote(ID)}"  # which each emission has for itself
-        retracted = " UNION ALL ".join(f"SELECT {ids} FROM {part} WHERE {quote(WEIGHT)} < 0" for part in rows)
+        emitted = f"SELECT {', '.join(names)} FROM {shown} WHERE {quote(WEIGHT)} > 0"
+        retracted = f"SELECT {ids} FROM {shown} WHERE {quote(WEIGHT)} < 0"
         return f"SELECT * FROM ({emitted}) AS e ANTI JOIN ({retracted}) AS r USING ({ids})"
 
-    def known(self) -> str:
-        """Return SQL for the standing results of this step's left rows."""
+    def known(self, waiting: int) -> str:
+        """Return SQL for the standing results of this step's left rows, of which so many are waiting."""
         rows = f"SELECT {quote(RID)} FROM waiting UNION ALL SELECT {quote(RID)} FROM retracted"
         if shown := self.stored_with(_SHOWN, self.state.query(rows)):
-            return self.standing([f"(SELECT * FROM {each} WHERE {quote(RID)} IN ({rows}))" for each in shown])
+            return self.standing([f"(SELECT * FROM {each} WHERE {quote(RID)} IN ({rows}))" for each in shown], waiting)
         names = ", ".join(
             (f"l.{quote(RID)}", f"l.{quote(ID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, "FALSE"))
         )
@@ -335,7 +348,8 @@ class _Step:
         """Rewrite left rows and their standing results, without those that are final or retracted."""
         stored = self.live()
         rows = new[_LEFT] if stored is None else f"{new[_LEFT]} UNION ALL {self.columns(stored)}"
-        results = self.standing([f"({new[_SHOWN]})", *self.stored(_SHOWN)])
+        emitted = sum(map(self.state.most_rows, (_SHOWN, _SETTLED[_SHOWN])))
+        results = self.standing([f"({new[_SHOWN]})", *self.stored(_SHOWN)], emitted)
         there = f"{quote(TIME)} >= {final} AND {quote(RID)} NOT IN (SELECT {quote(RID)} FROM retracted)"
         rows = f"SELECT * FROM ({rows}) WHERE {there}"
         picked = [f"SELECT * FROM {scan}" for scan in self.stored(_PICKED)]
