@@ -82,6 +82,20 @@ def test_a_row_without_a_key_comes_with_its_retraction_by_its_id() -> None:
     assert sorted(row["v"] for piece in found for row in piece) == sorted([*range(40), *range(20)])
 
 
+def test_padded_rows_which_lack_the_key_come_with_their_retractions_by_their_ids() -> None:
+    """They may be all rows of a batch."""
+    ids = [f"id {number}" for number in range(40)]
+    table = pa.table({ID: ids, "k": pa.array([None] * 30 + [7] * 10, pa.int64()), "v": range(40)})
+    parts = [*(table[start : start + 4] for start in range(0, 40, 4)), table[:30]]
+    sent = [frame for rows in parts for frame in row_frames(rows, bucket=0, input=0)]
+    pieces = [[decode_table(frame.payload) for frame in piece] for piece, _ in in_pieces(sent, 100, {0: ("k",)})]
+    found = [[row for rows in piece for row in rows.to_pylist()] for piece in pieces if piece]
+    assert len(found) > 5
+    for piece in found:
+        assert set(Counter(row[ID] for row in piece if row["k"] is None).values()) <= {2}
+    assert [sum(row["k"] == 7 for row in piece) for piece in found if any(row["k"] for row in piece)] == [10]
+
+
 @pytest.mark.parametrize("cut_by", [{}, {0: ("k",)}], ids=["by frames", "by a column"])
 def test_rows_of_the_side_output_are_cut_too(cut_by: dict[int, tuple[str, ...]]) -> None:
     """A batch may be late as a whole."""

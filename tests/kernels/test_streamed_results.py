@@ -20,6 +20,7 @@ from tests.support.little_memory import give_little_memory
 from tests.support.reference import Kind
 from watersmeet.errors import WatersmeetError
 from watersmeet.kernels import api
+from watersmeet.kernels.aggregate import final_step
 from watersmeet.state import working_set
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -43,6 +44,7 @@ def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(api, "MANY_RESULTS", 0)
     patched.setattr(api, "PAIRS_PER_ROW", 0)
     patched.setattr(working_set, "_PIECE_ROWS", 2)
+    patched.setattr(final_step, "_PART_BYTES", 1)
     give_little_memory(patched)
 
 
@@ -72,6 +74,17 @@ CREATE STREAM l (k INT, a INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_ti
 CREATE STREAM r (k INT, b INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
 SELECT l.a, r.b FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS;
 """
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_groups_that_end_at_one_time_come_in_parts() -> None:
+    """Each group once, with what several steps have stored of it."""
+    select = "SELECT k, count(*) AS n, max(a) AS most FROM TUMBLE(l, ts, INTERVAL '10' SECONDS) GROUP BY k, window_end EMIT FINAL"
+    harness = Harness(*load_script(f"{SCRIPT.partition('SELECT')[0]}{select}"), buckets=1)
+    for step in range(3):
+        assert harness.step({"l": StepInput([(k, 10 * k + step, step) for k in range(9)])}).changes == []
+    changes = harness.step({"l": StepInput([(99, 0, 25)])}).changes
+    assert sorted(changes) == [(1, (k, 3, 10 * k + 2)) for k in range(9)]
 
 
 @pytest.mark.sample(2)

@@ -137,14 +137,17 @@ def _hashes(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """Return DuckDB's hash of some columns.
 
     Values of one type that its joins take for equal have equal hashes; the planner gives both sides of a key one type.
-    A row whose ``$id`` is NULL is never retracted, and has a hash of its own.
+    Rows that lack a value, as padded ones do, may be very many: where rows have an ``$id``, theirs is hashed, by which
+    they are retracted.  A row whose ``$id`` is NULL never is, and has a hash of its own.
     """
-    names = ", ".join(map(quote, columns))
-    hashed = f"hash({names})"
-    if tuple(columns) == (ID,):
-        hashed = f"CASE WHEN {names} IS NULL THEN hash(row_number() OVER ()) ELSE {hashed} END"
+    names, known = list(map(quote, columns)), [ID] if ID in table.column_names else []
+    hashed = f"hash({', '.join(names)})"
+    if known:
+        missing = " OR ".join(f"{name} IS NULL" for name in names) if ID not in columns else "TRUE"
+        of_row = f"CASE WHEN {quote(ID)} IS NULL THEN hash(row_number() OVER ()) ELSE hash({quote(ID)}) END"
+        hashed = f"CASE WHEN {missing} THEN {of_row} ELSE {hashed} END"
     connection = scratch_connection()
-    connection.register("rows", table.select(list(columns)))
+    connection.register("rows", table.select(list(dict.fromkeys((*columns, *known)))))
     try:
         found: np.ndarray = connection.sql(f"SELECT {hashed} AS h FROM rows").to_arrow_table()["h"].to_numpy()
     finally:
