@@ -79,7 +79,8 @@ SELECT l.a, r.b FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS;
 @pytest.mark.usefixtures("in_pieces")
 def test_groups_that_end_at_one_time_come_in_parts() -> None:
     """Each group once, with what several steps have stored of it."""
-    select = "SELECT k, count(*) AS n, max(a) AS most FROM TUMBLE(l, ts, INTERVAL '10' SECONDS) GROUP BY k, window_end EMIT FINAL"
+    windows = "TUMBLE(l, ts, INTERVAL '10' SECONDS)"
+    select = f"SELECT k, count(*) AS n, max(a) AS most FROM {windows} GROUP BY k, window_end EMIT FINAL"
     harness = Harness(*load_script(f"{SCRIPT.partition('SELECT')[0]}{select}"), buckets=1)
     for step in range(3):
         assert harness.step({"l": StepInput([(k, 10 * k + step, step) for k in range(9)])}).changes == []
