@@ -189,6 +189,11 @@ def test_chains_of_derived_streams() -> None:
         ("CREATE STREAM d (i INT) AS SELECT id FROM o", "takes its columns and event time from its query"),
         ("CREATE STREAM d AS SELECT spark_alone(id) FROM o", "the columns of d cannot be derived without Spark"),
         ("CREATE STREAM f (i INT) WITH (connector = 'filez')", r"no connector 'filez' \(line 4, column 31\)"),
+        (
+            f"{JOIN} SETTINGS late_rows = 'p'",
+            r"late_rows = 'p': that stream cannot store such rows \(line 4, ",
+        ),
+        ("INSERT INTO o SELECT id, ts FROM p SETTINGS late_rows = '7'", "7 is not a valid stream name"),
         ("CREATE TABLE t (i INT)", "the table t needs columns and a connector"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,6 +157,7 @@ class _Script:
         from watersmeet.sql.query_names import insert_name, set_name
 
         physical = plan_set(found, self._streams)
+        self._checked(physical, physical.query.text.settings_positions)
         names = []
         for insert, plan in zip(found.inserts, physical.queries, strict=True):
             target = self._checked_target(insert, plan)
@@ -168,7 +169,14 @@ class _Script:
     def _plan(self, query: Query) -> PhysicalPlan:
         from watersmeet.bind.planning import plan_query
 
-        return plan_query(query, self._streams)
+        return self._checked(plan_query(query, self._streams), query.settings_positions)
+
+    def _checked(self, plan: PhysicalPlan, positions: Mapping[str, Position]) -> PhysicalPlan:
+        """Return the plan if its streams for late and evicted rows can store them."""
+        from watersmeet.bind.side_streams import check_side_streams
+
+        check_side_streams(plan.query.settings, self._streams, positions)
+        return plan
 
     def _stored(self, statement: Historical | InsertHistorical | Explain) -> str:
         from watersmeet.bind.table_queries import explain_stored
@@ -182,7 +190,9 @@ class _Script:
     def _insert(self, statement: InsertSelect) -> PhysicalPlan:
         from watersmeet.bind.by_key import plan_insert
 
-        plan = plan_insert(statement, self._target(statement), self._streams)
+        plan = self._checked(
+            plan_insert(statement, self._target(statement), self._streams), statement.query.settings_positions
+        )
         self._checked_target(statement, plan)
         return plan
 

@@ -162,7 +162,8 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
     if _is_end_of_jvm(error, text):
         return LostProcessError(
             f"query {name} ended: Spark's JVM has ended",
-            hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
+            hint="did it run out of memory? Then set spark.driver.memory in spark-defaults.conf, in the folder that "
+            f"SPARK_CONF_DIR names. {_RESUME[0].upper()}{_RESUME[1:]}",
         )
     if is_of_ended_command(error):
         return LostProcessError(

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.bind.define import check_name, define_stream, define_table
 from watersmeet.bind.indexes import with_index, without_index
+from watersmeet.bind.side_streams import SIDE_COLUMNS, check_side_stream, check_side_streams
 from watersmeet.catalog.catalog import Catalog, is_same
-from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
+from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.connectors import registry
 from watersmeet.connectors.dataframe_source import frame_source
 from watersmeet.connectors.embedded.connector import EmbeddedLog, embedded_log
@@ -46,8 +47,6 @@ from watersmeet.sql.statements import (
     InsertValues,
     Statement,
 )
-
-_SIDE_COLUMNS = tuple(StreamColumn(name=name, type="STRING") for name in ("source", "reason", "raw"))
 
 
 class Streams:
@@ -241,21 +240,18 @@ class Streams:
     def check_settings(self, plan: PhysicalPlan, positions: Mapping[str, Position]) -> None:
         """Raise ``ConfigError``, with its position, if a setting does not fit a stream that exists.
 
-        A stream that is read may not support ``seek_to``; one that is named for late or evicted rows may have other
-        columns or another connector.
+        One that is read may not support ``seek_to``, and one that is named for late or evicted rows not store them.
         """
         settings = plan.query.settings
-        with _position_of("seek_to", positions):
-            if settings.seek_to is not None and settings.seek_to != EARLIEST:
-                for part in plan.streams:
-                    registry.check_seek(part.input.stream, settings.seek_to)
-        for setting, name in {"late_rows": settings.late_rows, "evicted_rows": settings.evicted_rows}.items():
-            with _position_of(setting, positions):
-                if name == "drop":
-                    continue
-                check_name(name, positions.get(setting))
-                if (stream := self.catalog.get(name)) is not None:
-                    _check_side_stream(stream, setting)
+        check_side_streams(settings, self.by_name(), positions)
+        if settings.seek_to is None or settings.seek_to == EARLIEST:
+            return
+        try:
+            for part in plan.streams:
+                registry.check_seek(part.input.stream, settings.seek_to)
+        except ConfigError as error:
+            error.position = positions.get("seek_to")
+            raise
 
     def check_tables(self, plan: PhysicalPlan) -> None:
         """Raise ``ConnectorError``, with its place, where an outside table is not what it was declared to be.
@@ -277,28 +273,10 @@ class Streams:
         """
         check_name(name)
         if self.catalog.get(name) is None:
-            self.catalog.add(StreamDef(name=name, columns=_SIDE_COLUMNS), if_not_exists=True)
+            self.catalog.add(StreamDef(name=name, columns=SIDE_COLUMNS), if_not_exists=True)
         stream = self.catalog.require(name)
-        _check_side_stream(stream, setting)
+        check_side_stream(stream, setting)
         return embedded_log(stream, self._workspace)
-
-
-def _check_side_stream(stream: StreamDef, setting: str) -> None:
-    if stream.connector != EMBEDDED or stream.derived or stream.columns != _SIDE_COLUMNS:
-        raise ConfigError(
-            f"{setting} = '{stream.name}': that stream cannot store such rows",
-            hint="name an embedded stream (source STRING, reason STRING, raw STRING), or a new one",
-        )
-
-
-@contextmanager
-def _position_of(setting: str, positions: Mapping[str, Position]) -> Iterator[None]:
-    """Add the setting's position to a ``ConfigError`` raised meanwhile."""
-    try:
-        yield
-    except ConfigError as error:
-        error.position = positions.get(setting)
-        raise
 
 
 def check_connector(stream: StreamDef, statement: CreateStream) -> None:
