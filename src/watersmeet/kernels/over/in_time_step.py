@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, made, quote, shift
+from watersmeet.kernels.api import (
+    FOREVER,
+    NEVER,
+    StateView,
+    StepFrontiers,
+    StepResult,
+    in_one_table,
+    made,
+    quote,
+    shift,
+)
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.over.carried import totals_of
@@ -88,7 +98,7 @@ class _Step:
         is_touched = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         if kernel.rows_before:
             self.find(LAST, "last_before", probes, is_touched)
-        tables.make("context", self.context(is_touched))
+        tables.make("context", self.context(is_touched), joins_as_written=self.state.has_little_memory)
         tables.make("framed", self.framed())
         if kernel.running:
             self.find(RUNNING, "so_far", probes, is_touched)
@@ -136,11 +146,12 @@ class _Step:
             low = shift(self.frontiers.before, -self.kernel.time_before)
             if (stored := self.state.scan(ROWS, low, self.frontiers.before - 1)) is not None:
                 parts.append(f"SELECT {self.columns} FROM {stored} AS s WHERE {is_touched}")
-        if self.kernel.rows_before:
-            parts.append(f"SELECT {self.columns} FROM last_before")
-        rows = " UNION ALL ".join(parts)
+        if not self.kernel.rows_before:
+            return " UNION ALL ".join(parts)
+        parts.append(f"SELECT {self.columns} FROM last_before")
+        rows = in_one_table(self.state, " UNION ALL ".join(parts), self.state.most_rows(ROWS))
         # a row may be kept for both
-        return f"SELECT DISTINCT ON ({quote(RID)}) {self.columns} FROM ({rows})"
+        return f"SELECT DISTINCT ON ({quote(RID)}) {self.columns} FROM {rows}"
 
     # -- values ----------------------------------------------------------------------------------------------------
 
