@@ -155,9 +155,9 @@ class _Step:
         """Return the results of queries for pairs, and for rows alone, over so many rows; in their order if any.
 
         Rows alone are those whose ids are, or are not, in some table.  DuckDB takes stored rows for few and would hash
-        them; with little memory, it must hash the ids.
+        them; with many rows and little memory, it must hash the ids.
         """
-        if not self.order and not self.state.has_little_memory:
+        if not self.order and not (self.state.has_little_memory and of_rows >= api.MANY_ROWS):
             return api.made_in_turn(self.state, [*pairs, *alone], of_rows)
         if not self.order:
             parts = [api.made_in_turn(self.state, pairs, of_rows)] if pairs else []
