@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import chain
 
 import pyarrow as pa
+from pyarrow.fs import FileType
 
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.mail import Mail
@@ -36,7 +36,7 @@ def unpack(batches: Iterable[Iterable[Frame]], schema: pa.Schema, side_file: str
             yield from rows.to_batches()
         elif frame.kind is FrameKind.MARK and with_frontier and frame.frontier != NEVER:
             yield pa.RecordBatch.from_pylist([{FRONTIER: frame.frontier}], schema=schema)
-        elif frame.kind is FrameKind.SIDE:
+        elif frame.kind is FrameKind.SIDE and side_file is not None:
             side.put(frame)
     if side_file is not None:
         write_side_rows(side, side_file)
@@ -51,7 +51,7 @@ def write_side_rows(frames: Mail, path: str) -> None:
     """Write the rows of side frames as lines of JSON, in place of a file that is there; without any, delete it."""
     filesystem, inner = filesystem_of(path)
     if not len(frames):
-        with suppress(FileNotFoundError):
+        if filesystem.get_file_info(inner).type is not FileType.NotFound:  # HDFS has no error of its own for that
             filesystem.delete_file(inner)
         return
     filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
