@@ -70,6 +70,7 @@ def outcomes(query: str) -> list[StepOutcome]:
     return found
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_results_are_the_same_wherever_values_stand(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = outcomes(query)

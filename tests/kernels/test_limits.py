@@ -144,6 +144,7 @@ def test_a_batch_that_is_cut_evicts_the_rows_that_a_whole_one_does(kind: Kind, p
         assert sum(len(rows) for _, rows, _ in found[0]) > 10
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("policy", ["oldest", "lru", "pressure", "per_key"])
 def test_evicted_rows_that_leave_in_pieces_are_the_same(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As emitted, and in the side output, where memory is little."""
