@@ -45,7 +45,7 @@ _MOST_NARROWED = 1_000_000  # DuckDB's max(x, n) takes no more
 def run(kernel: Over, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows."""
     arriving = state.register(number_rows(rows, first_rid))
-    return _Step(kernel, state, arriving, first_rid, frontiers).run()
+    return _Step(kernel, state, arriving, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -55,7 +55,6 @@ class _Step:
     kernel: Over
     state: StateView
     arriving: str
-    first_rid: int
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
 
@@ -96,16 +95,19 @@ class _Step:
             return self.result
         touched = self.find()
         touched += tables.make("after", self.after())
-        if self.kernel.once and not self.state.batch.is_last:
-            pass  # rows of the next step may be before those of this one
-        elif not self.kernel.final:
-            self.result.changes = made(self.state, self.difference(), touched)
-        elif ends:
+        if ends:
             due = self.state.most_rows(ROWS, self.low_stored, self.frontiers.after)
             self.result.changes = made(self.state, self.ended(touched + due), touched + due)
+        elif not self.kernel.final and not self.waits_for_batch:
+            self.result.changes = made(self.state, self.difference(), touched)
         if is_new:
             self.keep()
         return self.result
+
+    @property
+    def waits_for_batch(self) -> bool:
+        """Whether rows of later steps of the batch may be before those of this one, which would stay results."""
+        return self.kernel.once and not self.state.batch.is_last
 
     @property
     def emits_earlier_steps(self) -> bool:
