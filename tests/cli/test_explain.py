@@ -194,6 +194,15 @@ def test_chains_of_derived_streams() -> None:
             r"late_rows = 'p': that stream cannot store such rows \(line 4, ",
         ),
         ("INSERT INTO o SELECT id, ts FROM p SETTINGS late_rows = '7'", "7 is not a valid stream name"),
+        (
+            "SELECT id FROM o SETTINGS mode = 'real_time'",
+            r"o \(embedded\) cannot be followed in real time: only streams of kafka can \(line 4, column 27\)",
+        ),
+        (
+            "SELECT id FROM o SETTINGS mode = 'real_time', trigger = '1 second'",
+            r"trigger is the time between micro-batches, and real time has none \(line 4, column 47\)",
+        ),
+        ("SELECT id FROM o SETTINGS max_hot_keys = 9", r"max_hot_keys bounds what hybrid .* \(line 4, column 27\)"),
         ("CREATE TABLE t (i INT)", "the table t needs columns and a connector"),
     ],
 )

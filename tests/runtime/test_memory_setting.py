@@ -38,6 +38,34 @@ def test_a_worker_has_a_share_of_its_machine(
     assert setting.here().total == expected
 
 
+def test_more_than_the_machine_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_setting, "machine_memory", lambda: 16_000_000_000)
+    with pytest.raises(ConfigError, match=r"worker_memory = '17 GB', and this machine or its container has 16 GB"):
+        MemorySetting(17_000_000_000, 1, 1_000_000_000).check(1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "buckets", "told"),
+    [
+        (None, 8, None),
+        (3_000_000_000, 5, None),
+        (3_000_000_000, 8, "6 workers at once with 3 GB each, and a JVM with 1 GB, may take 19 GB, and this machine"),
+    ],
+    ids=["a share", "few buckets", "too many"],
+)
+def test_more_than_the_machine_has_for_all_is_warned_of(
+    wanted: int | None,
+    buckets: int,
+    told: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(memory_setting, "machine_memory", lambda: 16_000_000_000)
+    MemorySetting(wanted, 6, 1_000_000_000).check(buckets)
+    assert (told or "") in caplog.text
+    assert bool(caplog.messages) == (told is not None)
+
+
 def test_what_executors_have() -> None:
     def of(master: str, **settings: str) -> MemorySetting:
         named = {f"spark.{name.replace('__', '.')}": value for name, value in settings.items()}
@@ -87,7 +115,7 @@ def test_too_little_is_refused(little: object, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["join_max_buffered_bytes", "max_hot_bytes", "worker_memory"])
 def test_other_settings_take_sizes_too_and_none_that_there_cannot_be(name: str) -> None:
-    assert getattr(parse_settings({name: "1.5 GB"}), name) == 1_500_000_000
+    assert getattr(parse_settings({name: "1.5 GB", "default_hash_join": "hybrid"}), name) == 1_500_000_000
     with pytest.raises(ConfigError, match=f"option {name} = '1000TB': input should be less than 1000000000000000"):
         parse_settings({name: "1000TB"})
     with pytest.raises(ConfigError, match="input should be less than 1000000000000000"):

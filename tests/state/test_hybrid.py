@@ -194,7 +194,7 @@ def test_the_newest_segments_stay_within_both_bounds(
 def test_each_bucket_has_its_part_of_the_bounds(settings: str, bounds: HotBounds) -> None:
     script = f"{SKEWED} {QUERIES['join_1']} EMIT CHANGELOG SETTINGS default_hash_join = 'hybrid'{settings};"
     assert Harness(*load_script(script), buckets=4)._operators[0].hot == bounds
-    in_memory = script.replace("'hybrid'", "'memory'")
+    in_memory = f"{SKEWED} {QUERIES['join_1']} EMIT CHANGELOG;"
     assert Harness(*load_script(in_memory), buckets=4)._operators[0].hot is None
 
 
@@ -225,3 +225,13 @@ def test_the_bounds_are_explained(settings: str, told: str) -> None:
 def test_wrong_bounds_are_refused(value: object, told: str) -> None:
     with pytest.raises(ConfigError, match=f"max_hot_bytes.*{told}"):
         parse_settings({"max_hot_bytes": value})
+
+
+@pytest.mark.parametrize("name", ["max_hot_keys", "max_hot_bytes"])
+def test_bounds_of_no_operator_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} bounds what hybrid joins and aggregates keep") as refused:
+        parse_settings({name: 5_000})
+    assert refused.value.option == name
+    assert "add default_hash_join = 'hybrid'" in str(refused.value.hint)
+    for place in ("default_hash_join", "default_hash_table"):
+        assert getattr(parse_settings({name: 5_000, place: "hybrid"}), name) == 5_000

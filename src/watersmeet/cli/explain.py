@@ -172,9 +172,11 @@ class _Script:
         return self._checked(plan_query(query, self._streams), query.settings_positions)
 
     def _checked(self, plan: PhysicalPlan, positions: Mapping[str, Position]) -> PhysicalPlan:
-        """Return the plan if its streams for late and evicted rows can store them."""
+        """Return the plan if its settings fit its streams, and those for late and evicted rows can store them."""
         from watersmeet.bind.side_streams import check_side_streams
+        from watersmeet.plan.live_checks import check_live
 
+        check_live(plan, positions)
         check_side_streams(plan.query.settings, self._streams, positions)
         return plan
 

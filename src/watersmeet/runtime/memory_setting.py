@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -12,10 +13,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from watersmeet.errors import ConfigError
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.settings.query_settings import LEAST_WORKER_BYTES
+from watersmeet.settings.sizes import size_text
 from watersmeet.state.worker_memory import WorkerMemory
 
+_log = logging.getLogger(__name__)
 #: Limits of the container, in cgroups of version 2 and 1; "max" or a huge number if there is none.
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 #: What is left for the system, in percent.
@@ -42,6 +46,22 @@ class MemorySetting:
     jvm_bytes: int = 1 << 30
     container_bytes: int | None = None
 
+    def check(self, buckets: int) -> None:
+        """Raise ``ConfigError`` if one worker may take more than this machine has; warn if all together may."""
+        if self.wanted is None:
+            return
+        machine, each = machine_memory(), size_text(self.wanted)
+        has = f"this machine or its container has {size_text(machine)}"
+        if self.wanted > machine:
+            hint = f"set less than {size_text(machine)}, or leave it out: by default it is a share of what there is"
+            raise ConfigError(f"worker_memory = '{each}', and {has}", hint=hint, option="worker_memory")
+        workers = min(self.slots or 1, buckets)
+        together = workers * self.wanted + self.jvm_bytes
+        if together > machine:
+            jvm = size_text(self.jvm_bytes)
+            taken = f"{workers} workers at once with {each} each, and a JVM with {jvm}, may take {size_text(together)}"
+            _log.warning("worker_memory: %s, and %s: the system may end them", taken, has)
+
     def here(self) -> WorkerMemory:
         """The memory of a worker on this machine."""
         if self.wanted is not None:
@@ -53,15 +73,20 @@ class MemorySetting:
         return WorkerMemory(max(share, LEAST_WORKER_BYTES))
 
 
-def memory_setting(spark: SparkSession, wanted: int | None) -> MemorySetting:
-    """The memory of workers of this Spark session."""
+def memory_setting(spark: SparkSession, wanted: int | None, buckets: int = sys.maxsize) -> MemorySetting:
+    """The memory of workers of this Spark session, for an operator with so many buckets.
+
+    Raises ``ConfigError`` if workers run on this machine, and one may take more than it has.
+    """
     context = spark.sparkContext
     jvm = context._jvm
     assert jvm is not None
     if workers_are_here(spark):
         scala = context._jsc.sc()
         slots = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
-        return MemorySetting(wanted, int(slots), int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
+        setting = MemorySetting(wanted, int(slots), int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
+        setting.check(buckets)
+        return setting
     as_mebibytes = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb
     return of_executors(str(context.master), dict(context.getConf().getAll()), as_mebibytes, wanted)
 

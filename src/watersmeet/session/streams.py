@@ -27,6 +27,7 @@ from watersmeet.errors import (
 )
 from watersmeet.lookup.source import LookupSource, RowsSource
 from watersmeet.lookup.tables import open_table, table_options
+from watersmeet.plan.live_checks import check_live
 from watersmeet.plan.newest_rows import read_by_newest_row
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.source_frames import Source
@@ -238,11 +239,13 @@ class Streams:
         return any(each.name.lower() in self._registered or registry.limits_batches(each) for each in streams)
 
     def check_settings(self, plan: PhysicalPlan, positions: Mapping[str, Position]) -> None:
-        """Raise ``ConfigError``, with its position, if a setting does not fit a stream that exists.
+        """Raise ``ConfigError`` or ``UnsupportedError``, with its position, if a setting does not fit a stream.
 
-        One that is read may not support ``seek_to``, and one that is named for late or evicted rows not store them.
+        One that is read may not support ``seek_to`` or real time, and one that is named for late or evicted rows not
+        store them.
         """
         settings = plan.query.settings
+        check_live(plan, positions)
         check_side_streams(settings, self.by_name(), positions)
         if settings.seek_to is None or settings.seek_to == EARLIEST:
             return

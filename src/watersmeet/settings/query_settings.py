@@ -110,6 +110,11 @@ class QuerySettings(BaseModel):
         return self.mode == REAL_TIME
 
     @property
+    def is_hybrid(self) -> bool:
+        """Whether joins or aggregates keep a part of their rows in memory and the others on disk."""
+        return "hybrid" in (self.default_hash_join, self.default_hash_table)
+
+    @property
     def hot_keys(self) -> int | None:
         """How many rows a hybrid operator keeps in memory; None if only their bytes are bounded."""
         return DEFAULT_HOT_KEYS if self.max_hot_keys is None and self.max_hot_bytes is None else self.max_hot_keys
@@ -159,12 +164,22 @@ class QuerySettings(BaseModel):
 
 #: Settings of earlier versions, in whose place there is ``worker_memory``.
 _REPLACED = ("cache_bytes", "memory_limit")
+#: Settings that bound what is in memory of a hybrid operator.
+_OF_HYBRID = ("max_hot_keys", "max_hot_bytes")
 
 
 def parse_settings(settings: Mapping[str, object]) -> QuerySettings:
-    """Check the settings; ``ConfigError`` names the first that is unknown or wrong."""
+    """Check the settings; ``ConfigError`` names the first that is unknown, wrong or without effect."""
     for name in _REPLACED:
         if name in settings:
             hint = "write SETTINGS worker_memory = '2GB': it bounds a worker process as a whole"
             raise ConfigError(f"SETTINGS has no option {name!r} any more", hint=hint, option=name)
-    return parse_options(QuerySettings, "SETTINGS", settings)
+    parsed = parse_options(QuerySettings, "SETTINGS", settings)
+    for name in _OF_HYBRID:
+        if name in parsed.model_fields_set and not parsed.is_hybrid:
+            raise ConfigError(
+                f"{name} bounds what hybrid joins and aggregates keep in memory, and there are none",
+                hint=f"add default_hash_join = 'hybrid' or default_hash_table = 'hybrid', or leave {name} out",
+                option=name,
+            )
+    return parsed

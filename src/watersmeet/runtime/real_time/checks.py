@@ -8,36 +8,23 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import UnsupportedError
 from watersmeet.plan.key_order import keeps_order
+from watersmeet.plan.live_checks import INSTEAD
 from watersmeet.plan.physical_plan import PhysicalPlan
-
-_SOURCES = ("kafka",)
-_INSTEAD = "leave out mode = 'real_time' (or --real-time): micro-batches take it"
 
 
 def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str], *, is_continuous: bool) -> None:
-    """Raise ``UnsupportedError`` for sources, targets and ways to run that real time does not have.
+    """Raise ``UnsupportedError`` for targets and ways to run that real time does not have.
 
     ``columns`` are those of the target that the query fills (empty: all).
     """
-    if plan.query.settings.trigger:
-        raise UnsupportedError(
-            "trigger is the time between micro-batches, and real time has none", hint="set epoch instead of trigger"
-        )
-    for part in plan.streams:
-        if part.input.stream.connector not in _SOURCES:
-            raise UnsupportedError(
-                f"{part.input.stream.name} ({part.input.stream.connector}) cannot be followed in real time: only"
-                f" streams of {', '.join(_SOURCES)} can",
-                hint=_INSTEAD,
-            )
     if not is_continuous:
         raise UnsupportedError(
-            "a query in real time has no end: --bounded and --drain are for micro-batches", hint=_INSTEAD
+            "a query in real time has no end: --bounded and --drain are for micro-batches", hint=INSTEAD
         )
     if target.derived:
         raise UnsupportedError(
             f"{target.name} (CREATE STREAM … AS) stores the frontier with each batch, and real time has no batches",
-            hint=f"INSERT INTO a stream of kafka, and read that; or {_INSTEAD}",
+            hint=f"INSERT INTO a stream of kafka, and read that; or {INSTEAD}",
         )
     if target.changes and not keeps_order(plan, target, columns):
         key = ", ".join(target.primary_key)
@@ -46,5 +33,5 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
         raise UnsupportedError(
             f"{target.name} takes the changes of a key in their order, but this query sends them from several tasks",
             detail=f"{target.name} has a column {TP_DELTA}" if has_key else f"INSERT INTO names no column of ({key})",
-            hint=f"{f'leave {TP_DELTA} out' if has_key else 'name the columns of the key'}; or {_INSTEAD}",
+            hint=f"{f'leave {TP_DELTA} out' if has_key else 'name the columns of the key'}; or {INSTEAD}",
         )

@@ -78,7 +78,9 @@ class RealTime:
             run, first, base = next_run(starts, log.committed())
             origin = starts[0] if starts else self._origin(sources, buckets)
             resources = Resources(
-                memory_setting(spark, settings.worker_memory), job.checkpoint.side, size_folder=job.checkpoint.sizes
+                memory_setting(spark, settings.worker_memory, len(buckets)),
+                job.checkpoint.side,
+                size_folder=job.checkpoint.sizes,
             )
             epochs = Epochs(job.checkpoint.epochs(stored), run, first, base)
             kept = {} if stored is None else stored.kept_buckets
