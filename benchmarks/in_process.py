@@ -18,7 +18,7 @@ from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_sets import WorkingSets
-from watersmeet.testing.expressions import project, select
+from watersmeet.testing.expressions import Projection, select
 from watersmeet.testing.harness import HeldHotKeys, load_script
 from watersmeet.testing.rig import StepInput
 from watersmeet.testing.source import source_table
@@ -32,7 +32,7 @@ class Engine:
         self._plan = plan_query(query, streams)
         self.names = [part.input.stream.name for part in self._plan.inputs]
         sources = [source_table(part.input.stream, StepInput(), 0) for part in self._plan.inputs]
-        schemas = [project(part, source).schema for part, source in zip(self._plan.inputs, sources, strict=True)]
+        schemas = [Projection(part).of(source).schema for part, source in zip(self._plan.inputs, sources, strict=True)]
         self._packs = pack_specs(self._plan, schemas, tuple(buckets))
         self._operators = operator_specs(self._plan, schemas, [("",)] * len(schemas), tuple(buckets))
         self._projections = []

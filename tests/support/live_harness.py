@@ -17,7 +17,7 @@ from watersmeet.plan.live_operators import live_operators
 from watersmeet.plan.shared_results import receiver
 from watersmeet.plan.worker_specs import pack_specs
 from watersmeet.runtime.real_time.stages import stages_of
-from watersmeet.testing.expressions import project
+from watersmeet.testing.expressions import Projection
 from watersmeet.testing.harness import Harness, control_frames
 from watersmeet.testing.results import results_table
 from watersmeet.testing.rig import StepInput, StepOutcome
@@ -65,7 +65,7 @@ class LiveHarness(Harness, ABC):
             of_branches = [rows if place == reading.branch else [] for place in range(len(part.branches))]
             schemas = [self._operators[branch.operator].output for branch in part.branches]
             for end in (frame for frame in own if not frame.payload):
-                computed = project(part, results_table(part, of_branches, schemas))
+                computed = Projection(part).of(results_table(part, of_branches, schemas))
                 yield reading.operator, list(reading.packed(computed if rows else None, end))
 
     def _order(self, buckets: Sequence[int]) -> Iterable[int]:

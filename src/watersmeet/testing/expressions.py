@@ -20,6 +20,7 @@ from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.state.statements import fetched
 from watersmeet.testing.duckdb_sql import duckdb_sql
 from watersmeet.testing.explodes import exploded_sql
 from watersmeet.testing.windows import windowed_sql
@@ -27,40 +28,55 @@ from watersmeet.testing.windows import windowed_sql
 _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, run the case with --spark"
 
 
-def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
-    """Return a source's rows with the columns that packing and operators need (as runtime/source_columns.py does)."""
-    input = part.input
-    repeated = _repeated_sql(part, rows.column_names)
-    items = [f"{_internal_time_sql(input.time)} AS {quote(TIME)}"]
-    for name in part.packed:
-        if name == part.sequence:
-            items.append(f"{SEQUENCE} AS {quote(name)}")
-        elif name not in part.hashes:
-            items.append(f"{_sql(part.expression_of(name), input)} AS {quote(name)}")
-    hashed = {name: keys for name, keys in part.hashes.items() if name in part.routed_by or name in part.carried}
-    for name, keys in hashed.items():
-        items += [f"{_sql(key, input)} AS {quote(f'{name}.{number}')}" for number, key in enumerate(keys)]
-    if part.keep is not None:
-        items.append(f'{_sql(part.keep, input)} AS "$keep"')
-    if part.max_future is not None:
-        items.append(f"epoch_us({TP_TIME}) AS {quote(ARRIVAL)}")
-    fields = ", ".join(f"{quote(column.name)} := {quote(column.name)}" for column in input.stream.columns)
-    record = f"CAST(to_json(struct_pack({fields})) AS VARCHAR)"
-    items += [f'{BAD} AS "$bad"', f"coalesce({RAW}, {record}) AS {quote(RAW_TEXT)}"]
-    for name, as_name in ((STORED_FRONTIER, "$frontier"), (PART, "$part")):
-        if name in rows.column_names:
-            items.append(f"{name} AS {quote(as_name)}")
-    try:
-        found = _run(f"SELECT {', '.join(items)} FROM {repeated}", rows)
-    except duckdb.Error as error:
-        raise BindError(
-            f"an expression over {input.stream.name} cannot be evaluated: {_first_line(error)}", hint=_HINT
-        ) from None
-    for name, keys in hashed.items():
-        names = [f"{name}.{number}" for number in range(len(keys))]
-        hashes = hash_values([found[each] for each in names])
-        found = found.drop_columns(names).append_column(name, pa.array(hashes))
-    return found
+class Projection:
+    """The columns of a source's rows that packing and operators need (as runtime/source_columns.py makes them)."""
+
+    def __init__(self, part: PhysicalInput) -> None:
+        self._part = part
+        self._hashed = {
+            name: keys for name, keys in part.hashes.items() if name in part.routed_by or name in part.carried
+        }
+        self._sql: dict[tuple[str, ...], str] = {}  # by the columns that the rows have
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Return the columns of some rows.  Raises ``BindError`` for an expression that DuckDB cannot evaluate."""
+        columns = tuple(rows.column_names)
+        if columns not in self._sql:
+            self._sql[columns] = self._sql_over(columns)
+        try:
+            found = _run(self._sql[columns], rows)
+        except duckdb.Error as error:
+            name = self._part.input.stream.name
+            raise BindError(
+                f"an expression over {name} cannot be evaluated: {_first_line(error)}", hint=_HINT
+            ) from None
+        for name, keys in self._hashed.items():
+            names = [f"{name}.{number}" for number in range(len(keys))]
+            hashes = hash_values([found[each] for each in names])
+            found = found.drop_columns(names).append_column(name, pa.array(hashes))
+        return found
+
+    def _sql_over(self, columns: Sequence[str]) -> str:
+        part, input = self._part, self._part.input
+        items = [f"{_internal_time_sql(input.time)} AS {quote(TIME)}"]
+        for name in part.packed:
+            if name == part.sequence:
+                items.append(f"{SEQUENCE} AS {quote(name)}")
+            elif name not in part.hashes:
+                items.append(f"{_sql(part.expression_of(name), input)} AS {quote(name)}")
+        for name, keys in self._hashed.items():
+            items += [f"{_sql(key, input)} AS {quote(f'{name}.{number}')}" for number, key in enumerate(keys)]
+        if part.keep is not None:
+            items.append(f'{_sql(part.keep, input)} AS "$keep"')
+        if part.max_future is not None:
+            items.append(f"epoch_us({TP_TIME}) AS {quote(ARRIVAL)}")
+        fields = ", ".join(f"{quote(column.name)} := {quote(column.name)}" for column in input.stream.columns)
+        record = f"CAST(to_json(struct_pack({fields})) AS VARCHAR)"
+        items += [f'{BAD} AS "$bad"', f"coalesce({RAW}, {record}) AS {quote(RAW_TEXT)}"]
+        for name, as_name in ((STORED_FRONTIER, "$frontier"), (PART, "$part")):
+            if name in columns:
+                items.append(f"{name} AS {quote(as_name)}")
+        return f"SELECT {', '.join(items)} FROM {_repeated_sql(part, columns)}"
 
 
 def select(plan: PhysicalPlan, changes: pa.Table, also: Sequence[str] = ()) -> pa.Table:
@@ -112,7 +128,7 @@ def _run(sql: str, rows: pa.Table) -> pa.Table:
     connection = _connection()
     connection.register("input_rows", rows)
     try:
-        return connection.sql(sql).to_arrow_table()
+        return fetched(connection, sql)
     finally:
         connection.unregister("input_rows")
 

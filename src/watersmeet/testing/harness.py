@@ -39,7 +39,7 @@ from watersmeet.state.manifest import Manifest, read_manifest
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.cells import Row
-from watersmeet.testing.expressions import hash_values, project, select, spark_types
+from watersmeet.testing.expressions import Projection, hash_values, select, spark_types
 from watersmeet.testing.results import empty_results, results_table
 from watersmeet.testing.rig import Rig, StepInput, StepOutcome
 from watersmeet.testing.script import load_script
@@ -82,6 +82,7 @@ class Harness(Rig):
         self._sizes: dict[str, HeldSizes] = defaultdict(HeldSizes)
         self._rows_fed: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
+        self._projections: dict[int, Projection] = {}  # by the identity of the plan's inputs
         self._schemas = [self._schema(part) for part in self.plan.inputs]
         self._buckets = tuple(range(self.plan.query.settings.buckets or buckets))
         self._kept: dict[str, tuple[int, ...]] = {}
@@ -142,6 +143,7 @@ class Harness(Rig):
         then, before, plan = self.plan, self._operators, plan_query(query, streams, self._open_table)
         self.streams = streams
         self.plan = plan
+        self._projections = {}
         self._schemas = [self._schema(part) for part in plan.inputs]
         self.restart()
         verdict = verdict_on(then, before, self.plan, self._operators)
@@ -212,12 +214,17 @@ class Harness(Rig):
 
     def _project(self, part: PhysicalInput, rows: StepInput) -> pa.Table:
         """Return a source's rows with the columns that packing needs."""
-        return project(part, source_table(part.input.stream, rows, self._rows_fed[_stream(part)]))
+        return self._projection(part).of(source_table(part.input.stream, rows, self._rows_fed[_stream(part)]))
+
+    def _projection(self, part: PhysicalInput) -> Projection:
+        if (found := self._projections.get(id(part))) is None:
+            found = self._projections[id(part)] = Projection(part)
+        return found
 
     def _schema(self, part: PhysicalInput) -> pa.Schema:
         """The columns that packing an input needs, with their types."""
         if part.branches:
-            return project(part, empty_results(part)).schema
+            return self._projection(part).of(empty_results(part)).schema
         return self._project(part, StepInput()).schema
 
     def _pack_results(self, number: int, sent: Mapping[int, Sequence[Frame]]) -> list[Frame]:
@@ -225,7 +232,7 @@ class Harness(Rig):
         part, spec = self.plan.inputs[number], self._tasks.packs[number]
         frames = [sent[branch.operator] for branch in part.branches]
         schemas = [self._operators[branch.operator].output for branch in part.branches]
-        rows = project(part, results_table(part, frames, schemas))
+        rows = self._projection(part).of(results_table(part, frames, schemas))
         passing = [
             replace(frame, bucket=spec.buckets[0])
             for of_branch in frames
