@@ -271,7 +271,7 @@ def test_results_of_several_stages_wait_for_no_later_record(
         return rows_of_topic(results(broker, out)) == set(expected.items())
 
     taken = Counter[int]()
-    for number in range(12):
+    for number in range(8):
         taken[number % 4] += 1
         broker.produce(spark, topic, [json.dumps({"id": number, "k": number % 4})], partition=number % 2)
         wait_for(partial(has_come, Counter(taken.values())), query)

@@ -52,6 +52,7 @@ STORED = "SELECT DISTINCT o.id, o.v, s.v FROM o JOIN s ON s.id = o.id AND abs(o.
 LAST = 10_000  # the time of rows that move the frontier, with a key of their own
 
 
+@pytest.mark.slow
 def test_a_set_feeds_all_its_targets(
     spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 # Cases in one Spark query. Measured with 8 cases on 2 cores: one or two in a query 22 s, four 27 s, eight 38 s.
 GROUP = 2
-SAMPLE = 3  # cases in every run: a query costs seconds
+SAMPLE = 2  # cases in every run: a query costs seconds
 CASES = [
     case
     for path in sorted((Path(__file__).parents[1] / "cases").glob("*.wmt"))
