@@ -47,9 +47,10 @@ def test_driver_addresses_are_local_where_the_master_is() -> None:
     assert remote["spark.ui.enabled"] == "true"
 
 
-def test_workers_use_sockets_in_a_folder_for_their_user_alone_if_its_path_is_short_enough() -> None:
+def test_workers_use_sockets_in_a_folder_for_their_user_alone_if_its_path_allows_it() -> None:
     assert _sockets(Path("/tmp/one"))["spark.python.unix.domain.socket.dir"] == "/tmp/one"
-    assert _sockets(Path("/tmp") / ("x" * 60)) == {}
+    assert _sockets(Path("/tmp") / ("x" * 60)) == {}, "too long"
+    assert _sockets(Path("/tmp/One")) == {}, "workers would look for it in /tmp/one"
 
 
 def test_a_session_that_runs_already_is_used(spark: SparkSession, tmp_path: Path) -> None:

@@ -130,11 +130,13 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sockets(folder: Path) -> dict[str, str]:
-    """Settings by which the JVM and its Python workers talk over sockets in ``folder``, if its path is short enough.
+    """Settings by which the JVM and its Python workers talk over sockets in ``folder``, if its path allows it.
 
-    Over TCP, a small message waits up to 40 ms for the receipt of the one before it.
+    It must be short, and have no capital letter: PySpark's workers read the path of a socket in lower case.  Over TCP,
+    a small message waits up to 40 ms for the receipt of the one before it.
     """
-    if len(f"{folder}/.{uuid.uuid4()}.sock".encode()) > LONGEST_SOCKET_PATH:
+    path = f"{folder}/.{uuid.uuid4()}.sock"
+    if len(path.encode()) > LONGEST_SOCKET_PATH or path != path.lower():
         return {}
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 
