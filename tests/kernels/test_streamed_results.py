@@ -21,6 +21,7 @@ from tests.support.reference import Kind
 from watersmeet.errors import WatersmeetError
 from watersmeet.kernels import api
 from watersmeet.kernels.aggregate import final_step
+from watersmeet.kernels.asof import changelog as asof_changelog
 from watersmeet.state import working_set
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -45,6 +46,7 @@ def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(api, "PAIRS_PER_ROW", 0)
     patched.setattr(working_set, "_PIECE_ROWS", 2)
     patched.setattr(final_step, "_PART_BYTES", 1)
+    patched.setattr(asof_changelog, "_PART_BYTES", 100)
     give_little_memory(patched)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import duckdb
+from functools import cache
+
 import pytest
 
-from watersmeet.kernels.optimizers import Optimizers
-from watersmeet.state import working_sets
+from watersmeet.state.working_sets import WorkingSets
+from watersmeet.testing import harness
 
 
 def give_little_memory(patched: pytest.MonkeyPatch) -> None:
-    """Working sets that are made from now on plan their queries as those of workers with little memory do."""
+    """Harnesses that are made from now on plan their queries as workers with little memory do."""
+    patched.setattr(harness, "_working_sets", _of_little_memory)
 
-    def of_little_memory(connection: duckdb.DuckDBPyConnection, **_: bool) -> Optimizers:
-        return Optimizers(connection, has_little_memory=True)
 
-    patched.setattr(working_sets, "Optimizers", of_little_memory)
+@cache
+def _of_little_memory(table_bytes: int | None) -> WorkingSets:
+    """This process's own, beside those of other harnesses: opening a connection takes longer than running a case."""
+    return WorkingSets(keyed_bytes=1 << 30, table_bytes=table_bytes, has_little_memory=True)

@@ -133,7 +133,8 @@ class OpenBucket:
         self._log.begin_batch(self._manifest.step + 1)
         received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
         first_rid = self._manifest.next_rid
-        pieces = in_pieces(received, most, self._spec.cut_by, self._spec.taken_last)
+        spec = self._spec
+        pieces = in_pieces(received, most, spec.cut_by, spec.taken_last, divides=spec.divides_keys)
         for number, (piece, is_last) in enumerate(pieces):
             yield from self._take_step(piece, BatchPart(first_rid, number == 0, is_last))
 

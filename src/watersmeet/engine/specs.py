@@ -137,6 +137,7 @@ class OperatorSpec:
     hot: HotBounds | None = None  # how much of each bucket's state is in memory, the rest on disk (None: all of it)
     accepts_late: bool = False  # no window ever closes: rows are never late
     takes_pieces: bool = False  # a batch may be taken in several steps
+    divides_keys: bool = False  # rows with equal ``cut_by`` too, where they alone are more than a step may take
     taken_last: tuple[int, ...] = ()  # inputs whose rows come after those of others, where a batch takes several steps
     waiting: tuple[str, ...] = ()  # relations whose rows are due once the frontier has passed them (engine/stages.py)
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)

@@ -274,7 +274,9 @@ def made(state: StateView, sql: str, of_rows: int, *, joins_as_written: bool = F
     return state.stream(sql, joins_as_written=joins_as_written)
 
 
-def in_one_table(state: StateView, sql: str, of_rows: int, most: int | None = None) -> str:
+def in_one_table(
+    state: StateView, sql: str, of_rows: int, most: int | None = None, *, joins_as_written: bool = False
+) -> str:
     """Return where the rows of a query over so many rows are read from: a table, if they are many and memory little.
 
     More than ``most`` are not kept, but made each time that they are read.
@@ -284,7 +286,7 @@ def in_one_table(state: StateView, sql: str, of_rows: int, most: int | None = No
     """
     if of_rows < MANY_ROWS or not state.has_little_memory:
         return f"({sql})"
-    name, rows = state.tables.add(sql if most is None else f"{sql} LIMIT {most}")
+    name, rows = state.tables.add(sql if most is None else f"{sql} LIMIT {most}", joins_as_written=joins_as_written)
     if most is None or rows < most:
         return name
     state.tables.drop(name)

@@ -32,6 +32,10 @@ class StepTables:
         name = f"step_table_{next(self._numbers)}"
         return name, self.make(name, sql, joins_as_written=joins_as_written)
 
+    def extend(self, name: str, sql: str) -> int:
+        """Add the rows of a query to a table; return how many they are."""
+        return self._created(f"INSERT INTO {quote(name)} {sql}")
+
     def remake(self, name: str, sql: str) -> int:
         """Replace a table by the rows of a query, which may read it; return how many they are."""
         return self._created(f"CREATE OR REPLACE TEMP TABLE {quote(name)} AS {sql}")

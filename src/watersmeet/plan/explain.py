@@ -107,7 +107,8 @@ def _query_lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[st
 
 def _common_lines(plan: PhysicalPlan) -> Iterator[str]:
     """The limit of the state, and the settings."""
-    yield from explain_limits(plan.query.settings, plan.emission)
+    others = not all(operator.evicts_at_limit for operator in plan.operators)
+    yield from explain_limits(plan.query.settings, plan.emission, others=others)
     yield from _settings_lines(plan.query.settings)
 
 

@@ -33,9 +33,16 @@ def limits_of(query: LogicalQuery, emission: Emission, names: tuple[str, str]) -
     )
 
 
-def max_bytes(emission: Emission, *, evicts: bool) -> int | None:
-    """The limit of an operator's state in bytes (None: no limit); one that ``evicts`` at its limit always has one."""
-    return emission.max_state_bytes or (DEFAULT_LIMIT if evicts else None)
+def max_bytes(settings: QuerySettings, emission: Emission, *, evicts: bool) -> int | None:
+    """The limit of an operator's state in bytes (None: no limit); one that ``evicts`` at its limit always has one.
+
+    Where joins evict at a limit, it is theirs: what stands over them may be as large as without that setting.
+    """
+    if evicts:
+        return emission.max_state_bytes or DEFAULT_LIMIT
+    if emission.max_state_bytes is not None and policy_of(settings).evicts_at_limit:
+        return max(emission.max_state_bytes, DEFAULT_LIMIT)
+    return emission.max_state_bytes
 
 
 def check_join_limits(query: LogicalQuery) -> None:
@@ -67,14 +74,16 @@ def check_join_limits(query: LogicalQuery) -> None:
         _check_join(query, join, named)
 
 
-def explain_limits(settings: QuerySettings, emission: Emission) -> Sequence[str]:
-    """The lines of EXPLAIN about limits."""
+def explain_limits(settings: QuerySettings, emission: Emission, *, others: bool) -> Sequence[str]:
+    """The lines of EXPLAIN about limits; ``others``: whether there are operators that evict nothing."""
     found = []
     policy = policy_of(settings)
-    if (most := max_bytes(emission, evicts=policy.evicts_at_limit)) is not None:
+    if (most := max_bytes(settings, emission, evicts=policy.evicts_at_limit)) is not None:
         origin = "set" if settings.join_max_buffered_bytes is not None else f"default ({DEFAULT_LIMIT:,})"
         limit = f"{LIMIT_SETTING} = {most:,}, {origin}"
         found.append(f"state limit: {limit}; {_AT_LIMIT[policy]}")
+    if others and policy.evicts_at_limit and (most := max_bytes(settings, emission, evicts=False)) is not None:
+        found.append(f"state limit of operators that evict nothing: {most:,}; {_STOPS}")
     if settings.max_rows_per_key is not None:
         beyond = "the query stops, nothing is lost" if policy is Policy.STOP else "its oldest rows are evicted"
         found.append(f"each side holds at most {settings.max_rows_per_key:,} rows of a key; beyond, {beyond}")

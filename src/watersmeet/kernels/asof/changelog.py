@@ -27,10 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
+from watersmeet.kernels import api
 from watersmeet.kernels.api import (
     FOREVER,
     NEVER,
@@ -40,6 +43,7 @@ from watersmeet.kernels.api import (
     StepResult,
     in_one_table,
     made,
+    made_in_turn,
     quote,
     shift,
 )
@@ -50,6 +54,8 @@ from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep
 from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import Key
 
+#: With little memory, left rows whose results are revised have about so many bytes at a time, with these.
+_PART_BYTES = 16 << 20
 _FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
 _LEFT, _SHOWN, _PICKED, _GONE = "left", "shown", "picked", "gone"
 _STEP = "$step"
@@ -124,6 +130,17 @@ class AsofChangelog:
         return AsofStep(self.match, state, right_new, floor, low, high)
 
 
+class _Part(NamedTuple):
+    """One of several ``parts`` of the left rows, by ``$rid``."""
+
+    number: int
+    parts: int
+
+    def test(self, rid: str = quote(RID)) -> str:
+        """Return SQL that tests whether a row is one of it."""
+        return f"{rid} % {self.parts} = {self.number}" if self.parts > 1 else "TRUE"
+
+
 @dataclass(slots=True)
 class _Step:
     """One step over the tables ``waiting`` (affected rows), ``known`` (their results so far) and ``difference``."""
@@ -160,11 +177,26 @@ class _Step:
         make("retracted", self.retracted())
         waiting = make("waiting", f"{self.columns('left_new')} UNION ALL {self.affected()}")
         self.step.find_candidates(waiting)
-        make("known", self.known(waiting), joins_as_written=self.state.has_little_memory)
-        changed = make("difference", self.difference())
-        self.result.changes = made(self.state, f"{self.changes()} UNION ALL {self.untimed_retractions()}", changed)
+        first, *others = parts = self.parts(waiting)
+        changed = make("difference", self.difference(first, waiting, 0))
+        for part in others:
+            changed += self.state.tables.extend("difference", self.difference(part, waiting, changed))
+        changes = [*map(self.changes, parts), self.untimed_retractions()]
+        self.result.changes = made_in_turn(self.state, changes, changed)
         self.keep_left(waiting + changed)
         self.step.keep_right(self.result)
+
+    def parts(self, waiting: int) -> list[_Part]:
+        """Return the parts in which so many waiting rows are compared with their results: several with little memory.
+
+        A right row may revise the results of any number of left rows.
+        """
+        stored = sum(self.state.most_rows(name) for name in (_LEFT, _SETTLED[_LEFT]))
+        names = [name for each in (_LEFT, _SHOWN) for name in (each, _SETTLED[each])]
+        nbytes = sum(self.state.stored_bytes(name, NEVER) for name in names) * waiting / max(stored, 1)
+        divides = self.state.has_little_memory and waiting >= api.MANY_ROWS
+        count = max(ceil(nbytes / _PART_BYTES), 1) if divides else 1
+        return [_Part(number, count) for number in range(count)]
 
     # -- left rows -------------------------------------------------------------------------------------------------
 
@@ -262,28 +294,37 @@ class _Step:
         """Return SQL for results that stand, of about so many in ``rows``: emitted and retracted ones (``$w``)."""
         names = [quote(name) for name in (RID, ID, TIME, *self.match.right.output)]
         columns = ", ".join((*names, quote(WEIGHT)))
-        shown = in_one_table(self.state, " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in rows), of_rows)
+        every = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in rows)
+        shown = in_one_table(self.state, every, of_rows, joins_as_written=True)
         ids = f"{quote(RID)}, {quote(ID)}"  # which each emission has for itself
         emitted = f"SELECT {', '.join(names)} FROM {shown} WHERE {quote(WEIGHT)} > 0"
         retracted = f"SELECT {ids} FROM {shown} WHERE {quote(WEIGHT)} < 0"
         return f"SELECT * FROM ({emitted}) AS e ANTI JOIN ({retracted}) AS r USING ({ids})"
 
-    def known(self, waiting: int) -> str:
-        """Return SQL for the standing results of this step's left rows, of which so many are waiting."""
-        rows = f"SELECT {quote(RID)} FROM waiting UNION ALL SELECT {quote(RID)} FROM retracted"
+    def known(self, part: _Part, waiting: int) -> str:
+        """Return SQL for the standing results of a part of this step's left rows, about so many."""
+        every = f"SELECT {quote(RID)} FROM waiting UNION ALL SELECT {quote(RID)} FROM retracted"
+        rows = f"SELECT {quote(RID)} FROM ({every}) WHERE {part.test()}"
         if shown := self.stored_with(_SHOWN, self.state.query(rows)):
-            return self.standing([f"(SELECT * FROM {each} WHERE {quote(RID)} IN ({rows}))" for each in shown], waiting)
+            own = [f"(SELECT * FROM {each} WHERE {quote(RID)} IN ({rows}))" for each in shown]
+            return self.standing(own, waiting // part.parts)
         names = ", ".join(
             (f"l.{quote(RID)}", f"l.{quote(ID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, "FALSE"))
         )
         return f"SELECT {names} FROM left_new AS l LEFT JOIN candidates AS r ON FALSE WHERE FALSE"
 
-    def difference(self) -> str:
-        """Return SQL for changed results: the left row's id and time, right columns, weight, and result id."""
+    def difference(self, part: _Part, waiting: int, numbered: int) -> str:
+        """Return SQL for the changed results of a part of so many waiting rows, after so many of earlier parts.
+
+        They have the left row's id and time, right columns, weight, and a result id.
+        """
+        known = self.known(part, waiting)
+        self.state.tables.drop("known")
+        self.state.tables.make("known", known, joins_as_written=self.state.has_little_memory)
         bag = ", ".join(quote(name) for name in (RID, TIME, *self.match.right.output))
         kept = "TRUE" if self.match.outer else self.step.matches()
         columns = [f"l.{quote(RID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, self.step.matches())]
-        now = f"SELECT {', '.join(columns)} FROM {self.step.joined()} WHERE {kept}"
+        now = f"SELECT {', '.join(columns)} FROM {self.step.joined()} WHERE {kept} AND {part.test(f'l.{quote(RID)}')}"
         # a number distinguishes equal results of one row
         nth = f"row_number() OVER (PARTITION BY {bag}) AS nth"
         both = (
@@ -292,20 +333,21 @@ class _Step:
         )
         # rows of one side only; not by the sum of w, whose range DuckDB 2.0 gets wrong above an outer join
         changed = f"SELECT {bag}, max(id) AS id, max(w) AS w FROM ({both}) GROUP BY {bag}, nth HAVING count(*) = 1"
-        new = f"'{self.first_rid}:' || CAST(row_number() OVER () AS VARCHAR)"
+        new = f"'{self.first_rid}:' || CAST({numbered} + row_number() OVER () AS VARCHAR)"
         return (
             f"SELECT {bag}, CAST(w AS TINYINT) AS {quote(WEIGHT)}, coalesce(id, {new}) AS {quote(ID)} FROM ({changed})"
         )
 
-    def changes(self) -> str:
-        """Return SQL for the results to emit."""
+    def changes(self, part: _Part) -> str:
+        """Return SQL for the results to emit of a part of the left rows."""
         left = ", ".join(self.match.output(Side.LEFT))
         right = ", ".join(f"d.{quote(name)}" for name in self.match.right.output)
         # a row without a time is not stored: its results carry its own id, with a prefix
         id = f"CASE WHEN l.{quote(TIME)} IS NULL THEN {_KEPT_ID} ELSE d.{quote(ID)} END AS {quote(ID)}"
         columns = ", ".join(filter(None, (left, right, f"d.{quote(WEIGHT)}", id if self.kernel.gives_ids else "")))
         rows = f"{self.columns('waiting')} UNION ALL {self.columns('retracted')}"
-        return f"SELECT {columns} FROM difference AS d JOIN ({rows}) AS l USING ({quote(RID)})"
+        changed, own = (f"(SELECT * FROM {each} WHERE {part.test()})" for each in ("difference", f"({rows})"))
+        return f"SELECT {columns} FROM {changed} AS d JOIN {own} AS l USING ({quote(RID)})"
 
     def untimed_retractions(self) -> str:
         """Return SQL for retracted padded rows of left rows without a time: these match nothing and are not stored."""
