@@ -227,7 +227,9 @@ class Step:
         by = ", ".join((group, *bag.values))
         found = self.of_groups_now(bag.name, (*bag.values, "w"))
         there = "> 0" if bag.amount is None else "<> 0"
-        values = f"SELECT {by}, sum(w) AS w FROM ({found}) GROUP BY {by} HAVING sum(w) {there}"
+        count = sum(map(self.state.most_rows, (bag.name, settled(bag.name))))
+        every = in_one_table(self.state, found, count, joins_as_written=True)
+        values = f"SELECT {by}, sum(w) AS w FROM {every} GROUP BY {by} HAVING sum(w) {there}"
         centred = rows
         if bag.ranked:
             ranks = f"sum(w) OVER (PARTITION BY {group} ORDER BY v0) AS upto, sum(w) OVER (PARTITION BY {group}) AS n"
@@ -235,8 +237,10 @@ class Step:
         if bag.centre is not None:
             centred += f" JOIN (SELECT {group}, {bag.centre} AS mean FROM {rows} GROUP BY {group}) USING ({group})"
         items = ", ".join(f"{sql} AS {quote(name)}" for name, sql in bag.figures)
+        # what is read once streams: a group may have any number of values
+        kept = "MATERIALIZED " if bag.centre is not None or every.startswith("(") else ""
         return [
-            f"{rows} AS MATERIALIZED ({values})",
+            f"{rows} AS {kept}({values})",
             f"figures_{bag.name} AS (SELECT {group}, {items} FROM {centred} GROUP BY {group})",
         ]
 

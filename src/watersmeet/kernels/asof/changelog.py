@@ -353,7 +353,7 @@ class _Step:
         """Return SQL for retracted padded rows of left rows without a time: these match nothing and are not stored."""
         padding = self.match.output(Side.RIGHT, "FALSE")
         columns = [*self.match.output(Side.LEFT), *padding, f"CAST(-1 AS TINYINT) AS {quote(WEIGHT)}"]
-        columns += [_KEPT_ID] if self.kernel.gives_ids else []
+        columns += [f"{_KEPT_ID} AS {quote(ID)}"] if self.kernel.gives_ids else []
         where = f"l.{quote(TIME)} IS NULL" if self.match.outer else "FALSE"
         return (
             f"SELECT {', '.join(columns)} FROM left_retractions AS l LEFT JOIN candidates AS r ON FALSE WHERE {where}"
