@@ -175,3 +175,23 @@ def test_the_elements_of_rows_that_change_are_named_and_filtered() -> None:
     lines = explain(plan_query(query, streams)).splitlines()
     assert "  a row for each element of explode(items)" in lines
     assert "  filter before packing: t.item <> 3" in lines
+
+
+@pytest.mark.parametrize(
+    ("emit", "settings", "expected"),
+    [
+        ("FINAL", "eviction = 'oldest', join_max_buffered_bytes = 1000", []),
+        ("FINAL ORDER BY a.ts", "eviction = 'oldest', join_max_buffered_bytes = 1000", ["536,870,912"]),
+        ("FINAL ORDER BY a.ts", "eviction = 'oldest', join_max_buffered_bytes = '2GB'", ["2,000,000,000"]),
+        ("FINAL ORDER BY a.ts", "join_max_buffered_bytes = 1000", []),
+    ],
+)
+def test_the_limit_of_what_stands_over_joins_that_evict(emit: str, settings: str, expected: list[str]) -> None:
+    mode, _, order = emit.partition(" ")
+    streams, query = load_script(
+        f"{STREAMS}SELECT a.k FROM a JOIN b ON a.k = b.k WITHIN INTERVAL '1' SECOND {order} EMIT {mode}"
+        f" SETTINGS {settings}"
+    )
+    start = "state limit of operators that evict nothing: "
+    told = [line for line in explain(plan_query(query, streams)).splitlines() if line.startswith(start)]
+    assert told == [f"{start}{limit}; at the limit the query stops, nothing is lost" for limit in expected]
