@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from watersmeet.columns import SEQUENCE, TP_TIME
-from watersmeet.engine import parquet
+from watersmeet.engine import parquet_pages
 from watersmeet.engine.parquet import ParquetFile, ParquetRows
 from watersmeet.errors import ConnectorError, OutageError
 
@@ -34,7 +34,7 @@ def test_columns_by_name_and_those_that_are_missing(tmp_path: Path) -> None:
 
 
 def test_rows_are_numbered_through_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "_ROWS", 7)
+    monkeypatch.setattr(parquet_pages, "_ROWS", 7)
     file = write(tmp_path / "a.parquet", pa.table({"id": range(300)}))
     rows = read(file, pa.schema([("id", pa.int64())]), tmp_path, numbered=True)
     assert rows[SEQUENCE].to_pylist() == [b"p/" + i.to_bytes(8, "big") for i in range(300)]

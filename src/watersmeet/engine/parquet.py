@@ -8,9 +8,10 @@ other difference of types is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -18,14 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from watersmeet.columns import SEQUENCE, TP_TIME
+from watersmeet.engine.parquet_pages import Run, bytes_ahead, runs
 from watersmeet.errors import ConnectorError, OutageError
 from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of
-from watersmeet.state.bytes_at_once import bytes_at_once
+from watersmeet.state.freed_memory import release_unused
+from watersmeet.state.mapped_file import MappedFile, mapped_batches
 
-#: At most so many rows are read at once.
-_ROWS = 131_072
-_BUFFER_BYTES = 1 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +87,27 @@ def read_columns(
     ``values`` has the one value of columns that are not in the file, ``names`` what others are called there, both by
     lower-case name.  Raises as ``RowFile.read`` does, and ``FileNotFoundError`` if the file does not exist.
     """
-    try:
+    is_far = is_object_store(path)
+    with _readable(path):
         filesystem, inner = filesystem_of(path)
-        # read through a buffer: otherwise all bytes of a row group are in memory before its first row is
-        with pq.ParquetFile(
-            inner,
-            filesystem=filesystem,
-            coerce_int96_timestamp_unit="us",
-            buffer_size=_BUFFER_BYTES,
-            pre_buffer=is_object_store(path),
-        ) as opened:
-            yield from _read(opened, path, schema, values, names or {})
+        with filesystem.open_input_file(inner) as source:
+            metadata = pq.read_metadata(source)
+            # read through a buffer: otherwise all bytes of a row group are in memory before its first row is
+            with pq.ParquetFile(
+                source,
+                metadata=metadata,
+                coerce_int96_timestamp_unit="us",
+                buffer_size=bytes_ahead(metadata.num_columns),
+                pre_buffer=is_far,
+            ) as opened:
+                yield from _Columns(opened, path, schema, values, names or {}).read(source, is_far=is_far)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Turn what Arrow says of a file into errors of ``read_columns``."""
+    try:
+        yield
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as error:
@@ -114,46 +125,81 @@ def _unreadable(path: str, error: Exception) -> ConnectorError:
     )
 
 
-def _read(
-    opened: pq.ParquetFile,
-    path: str,
-    schema: pa.Schema,
-    values: Mapping[str, pa.Scalar],
-    names: Mapping[str, str],
-) -> Iterator[pa.Table]:
-    in_file = _by_name(opened.schema_arrow.names, path)
-    called = {field.name: names.get(field.name.lower(), field.name).lower() for field in schema}
-    found = {
-        field.name: in_file[called[field.name]]
-        for field in schema
-        if called[field.name] in in_file and field.name.lower() not in values
-    }
-    for batch in opened.iter_batches(
-        _rows_at_once(opened.metadata, found.values()), columns=list(found.values()), use_threads=False
-    ):
-        columns = []
-        for field in schema:
-            if field.name in found:
-                columns.append(_as_declared(batch[found[field.name]], field, path))
-            else:
-                columns.append(_repeated(values.get(field.name.lower()), field.type, batch.num_rows))
-        yield pa.Table.from_arrays(columns, schema=schema)
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of an open file, see ``read_columns``."""
+
+    opened: pq.ParquetFile
+    path: str
+    schema: pa.Schema
+    values: Mapping[str, pa.Scalar]
+    names: Mapping[str, str]
+
+    def read(self, source: pa.NativeFile, *, is_far: bool) -> Iterator[pa.Table]:
+        """Yield all rows; ``source`` is the file once more."""
+        found = self._found()
+        for run in runs(self.opened.metadata, found.values(), source, is_far=is_far):
+            for count, columns in self._zipped(run, found):
+                for field in self.schema:
+                    if field.name not in found:
+                        columns[field.name] = _repeated(self.values.get(field.name.lower()), field.type, count)
+                yield pa.Table.from_arrays([columns[field.name] for field in self.schema], schema=self.schema)
+
+    def _found(self) -> dict[str, str]:
+        """Return the columns that are in the file, with their names there."""
+        in_file = _by_name(self.opened.schema_arrow.names, self.path)
+        called = {field.name: self.names.get(field.name.lower(), field.name).lower() for field in self.schema}
+        return {
+            name: in_file[called[name]]
+            for name in self.schema.names
+            if called[name] in in_file and name.lower() not in self.values
+        }
+
+    def _zipped(self, run: Run, found: Mapping[str, str]) -> Iterator[tuple[int, dict[str, _Column]]]:
+        """Yield a run's rows, so many with their columns.
+
+        All parts but the last wait in files: a part is read through before the next one begins.
+        """
+        *stored, last = run.parts
+        files = [self._stored(run, part, found) for part in stored]
+        first = 0
+        for count, columns in self._part(run, last, found):
+            for _, rows in files:
+                columns |= dict(zip(rows.column_names, rows.slice(first, count).columns, strict=True))
+            yield count, columns
+            first += count
+            for file, _ in files:
+                file.release()
+
+    def _stored(self, run: Run, part: Sequence[str], found: Mapping[str, str]) -> tuple[MappedFile, pa.Table]:
+        """Return a part's columns in a file.  Raises ``LimitError`` if the disk is full."""
+        schema = pa.schema([field for field in self.schema if found.get(field.name) in part])
+        batches = (
+            pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+            for _, columns in self._part(run, part, found)
+        )
+        stored = mapped_batches(batches, schema)
+        release_unused()
+        return stored
+
+    def _part(
+        self, run: Run, part: Sequence[str], found: Mapping[str, str]
+    ) -> Iterator[tuple[int, dict[str, _Column]]]:
+        fields = [field for field in self.schema if found.get(field.name) in part]
+        with _readable(self.path):  # an error of the file is none of the disk to which its columns go
+            for batch in self.opened.iter_batches(
+                run.rows, row_groups=list(run.groups), columns=list(part), use_threads=False
+            ):
+                yield (
+                    batch.num_rows,
+                    {each.name: _as_declared(batch[found[each.name]], each, self.path) for each in fields},
+                )
 
 
 def _repeated(value: pa.Scalar | None, kind: pa.DataType, count: int) -> pa.Array:
     if value is None or not value.is_valid:
         return pa.nulls(count, kind)
     return pa.repeat(value.cast(kind), count)
-
-
-def _rows_at_once(metadata: pq.FileMetaData, names: Iterable[str]) -> int:
-    """Return how many rows to read at once, fewer if these columns are large as they are encoded."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    columns = (group.column(number) for group in groups for number in range(group.num_columns))
-    read = set(names)
-    nbytes = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in read)
-    rows = int(metadata.num_rows)
-    return max(1, min(_ROWS, bytes_at_once(nbytes, rows) * rows // max(int(nbytes), 1)))
 
 
 def _by_name(names: Iterable[str], path: str) -> dict[str, str]:

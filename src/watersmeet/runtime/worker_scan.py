@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -77,10 +76,18 @@ def _read(file: RowFile, projection: Projection, needed: ParquetRows, whole: Par
         if (projected := project(rows, projection)) is None:
             break
         yield from projected.to_batches()
-        done += 1
+        done += rows.num_rows
     else:
         return
-    for rows in islice(file.read(whole), done, None):
+    for rows in _without_first(file.read(whole), done):
         projected = project(rows, projection)
         assert projected is not None
         yield from projected.to_batches()
+
+
+def _without_first(parts: Iterator[pa.Table], count: int) -> Iterator[pa.Table]:
+    """Yield parts without their first rows: with more columns, parts have fewer rows."""
+    for rows in parts:
+        if count < rows.num_rows:
+            yield rows.slice(count)
+        count = max(count - rows.num_rows, 0)

@@ -25,7 +25,7 @@ from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange, batch_id, partition
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.memory_setting import MemorySetting
-from watersmeet.state.freed_memory import give_back_what_is_freed
+from watersmeet.state.freed_memory import give_back_what_is_freed, release_unused
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.store import NamedStore, Store
 from watersmeet.state.worker_memory import WorkerMemory
@@ -146,4 +146,4 @@ def worker_task() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-        pa.default_memory_pool().release_unused()
+        release_unused()

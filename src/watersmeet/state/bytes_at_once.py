@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_USUAL = 32 << 20
+_USUAL = 16 << 20
 #: Rows of 64 KiB or more gain nothing from being many, and are copied several times on the way.
 _LARGE_ROW, _OF_LARGE_ROWS = 64 << 10, 8 << 20
 

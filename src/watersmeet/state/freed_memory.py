@@ -19,6 +19,8 @@ _LARGE_BYTES = 128 * 1024
 #: ``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of glibc.  Both are this by default, and grow with the largest block
 #: that was freed unless they are set.
 _PARAMETERS = (-3, -1)
+#: Arrow reads Parquet with its first allocator, whichever is set later.
+_FIRST_POOL = pa.default_memory_pool()
 
 
 @cache
@@ -29,3 +31,9 @@ def give_back_what_is_freed() -> None:
         c_library = ctypes.CDLL(None)
         for parameter in _PARAMETERS:
             c_library.mallopt(parameter, _LARGE_BYTES)
+
+
+def release_unused() -> None:
+    """Return to the system, once, what Arrow's allocators keep of what was freed."""
+    _FIRST_POOL.release_unused()
+    pa.default_memory_pool().release_unused()
