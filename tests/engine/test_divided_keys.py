@@ -138,6 +138,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", QUERIES)
 def test_results_are_those_of_keys_that_stay_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 200)
