@@ -11,8 +11,9 @@ import pytest
 
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.engine import parquet_pages
-from watersmeet.engine.parquet import ParquetFile, ParquetRows
+from watersmeet.engine.parquet import ParquetFile, ParquetRows, evened, read_columns
 from watersmeet.errors import ConnectorError, OutageError
+from watersmeet.state import freed_memory
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -146,3 +147,35 @@ def test_a_file_of_large_values_is_read_piece_by_piece(tmp_path: Path) -> None:
         found += rows.num_rows
     assert found == 64
     assert peak < 20_000_000 < path.stat().st_size
+
+
+@pytest.mark.parametrize("long_rows", [range(1_000, 20_000), range(5_000, 20_000)], ids=["often", "at the end"])
+def test_long_texts_that_the_file_does_not_tell_of_are_read_in_small_parts(tmp_path: Path, long_rows: range) -> None:
+    """A dictionary has each text once, and metadata tell sums only."""
+    texts = ["long " * 800 if number in long_rows else f"short {number}" for number in range(20_000)]
+    table = pa.table({"id": range(20_000), "text": texts})
+    pq.write_table(table, tmp_path / "t.parquet")
+    del texts
+    pool, parts, taken = freed_memory._FIRST_POOL, list[pa.Table](), [0]
+    before = pool.bytes_allocated()
+    for part in read_columns(str(tmp_path / "t.parquet"), table.schema, {}):
+        taken.append(pool.bytes_allocated() - before - sum(each.nbytes for each in parts))
+        parts.append(part)
+    assert pa.concat_tables(parts).equals(table)
+    assert max(part.nbytes for part in parts) <= 17 << 20
+    assert max(taken) <= 55 << 20, "beside the parts that are kept here"
+    assert all(column.num_chunks <= 1 for part in parts for column in part.columns)
+
+
+def test_small_parts_are_joined_and_large_ones_divided() -> None:
+    rows = pa.table({"id": range(2_000), "text": ["x" * 20_000] * 1_000 + ["y"] * 1_000})
+    parts = [rows.slice(start, 900) for start in range(0, 2_000, 900)]
+    found = list(evened(parts, 1_500))
+    assert pa.concat_tables(found).equals(rows)
+    (*divided, joined) = [part.num_rows for part in found]
+    assert len(divided) == 2
+    assert sum(divided) == 900
+    assert max(part.nbytes for part in found) <= 16 << 20
+    assert joined == 1_100
+    assert [part.num_rows for part in evened(parts, 1_000)][-2:] == [900, 200]
+    assert list(evened([], 10)) == []

@@ -17,16 +17,20 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.engine.parquet_pages import Run, bytes_ahead, runs
 from watersmeet.errors import ConnectorError, OutageError
 from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of
+from watersmeet.state.bytes_at_once import bytes_at_once
 from watersmeet.state.freed_memory import release_unused
 from watersmeet.state.mapped_file import MappedFile, mapped_batches
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _Column: TypeAlias = pa.Array | pa.ChunkedArray
+#: Texts, bytes and nested values are decoded by a part of the rows: what they take may not be seen before.
+_TRIED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +143,15 @@ class _Columns:
         """Yield all rows; ``source`` is the file once more."""
         found = self._found()
         for run in runs(self.opened.metadata, found.values(), source, is_far=is_far):
-            for count, columns in self._zipped(run, found):
-                for field in self.schema:
-                    if field.name not in found:
-                        columns[field.name] = _repeated(self.values.get(field.name.lower()), field.type, count)
-                yield pa.Table.from_arrays([columns[field.name] for field in self.schema], schema=self.schema)
+            yield from evened(self._tables(run, found), run.rows)
+
+    def _tables(self, run: Run, found: Mapping[str, str]) -> Iterator[pa.Table]:
+        """Yield the rows of a run as they are decoded, with all columns."""
+        for count, columns in self._zipped(run, found):
+            for field in self.schema:
+                if field.name not in found:
+                    columns[field.name] = _repeated(self.values.get(field.name.lower()), field.type, count)
+            yield pa.Table.from_arrays([columns[field.name] for field in self.schema], schema=self.schema)
 
     def _found(self) -> dict[str, str]:
         """Return the columns that are in the file, with their names there."""
@@ -186,14 +194,39 @@ class _Columns:
         self, run: Run, part: Sequence[str], found: Mapping[str, str]
     ) -> Iterator[tuple[int, dict[str, _Column]]]:
         fields = [field for field in self.schema if found.get(field.name) in part]
+        is_sure = all(pt.is_primitive(each.type) or pt.is_decimal(each.type) for each in fields)
+        rows = run.rows if is_sure else max(run.rows // _TRIED, 1)
         with _readable(self.path):  # an error of the file is none of the disk to which its columns go
             for batch in self.opened.iter_batches(
-                run.rows, row_groups=list(run.groups), columns=list(part), use_threads=False
+                rows, row_groups=list(run.groups), columns=list(part), use_threads=False
             ):
                 yield (
                     batch.num_rows,
                     {each.name: _as_declared(batch[found[each.name]], each, self.path) for each in fields},
                 )
+
+
+def evened(parts: Iterable[pa.Table], most_rows: int) -> Iterator[pa.Table]:
+    """Yield rows in tables of as many bytes as are taken at once, and of at most so many rows."""
+    held: list[pa.Table] = []
+    rows = nbytes = 0
+    for part in parts:
+        size, most = int(part.nbytes), bytes_at_once(part.nbytes, part.num_rows)
+        if held and (rows + part.num_rows > most_rows or nbytes + size > most):
+            yield _joined(held)
+            held, rows, nbytes = [], 0, 0
+        if size > most:
+            step = max(part.num_rows * most // size, 1)
+            yield from (part.slice(start, step) for start in range(0, part.num_rows, step))
+            continue
+        held.append(part)
+        rows, nbytes = rows + part.num_rows, nbytes + size
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[pa.Table]) -> pa.Table:
+    return parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()
 
 
 def _repeated(value: pa.Scalar | None, kind: pa.DataType, count: int) -> pa.Array:

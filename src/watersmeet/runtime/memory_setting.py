@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import ConfigError
+from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.settings.query_settings import LEAST_WORKER_BYTES
 from watersmeet.settings.sizes import size_text
@@ -73,19 +74,23 @@ class MemorySetting:
         return WorkerMemory(max(share, LEAST_WORKER_BYTES))
 
 
-def memory_setting(spark: SparkSession, wanted: int | None, buckets: int = sys.maxsize) -> MemorySetting:
-    """The memory of workers of this Spark session, for an operator with so many buckets.
+def memory_setting(spark: SparkSession, query: LogicalQuery, buckets: int) -> MemorySetting:
+    """The memory of workers of this Spark session, for operators of a query with so many buckets.
 
-    Raises ``ConfigError`` if workers run on this machine, and one may take more than it has.
+    Raises ``ConfigError``, with its place, if workers run on this machine and one may take more than it has.
     """
-    context = spark.sparkContext
+    wanted, context = query.settings.worker_memory, spark.sparkContext
     jvm = context._jvm
     assert jvm is not None
     if workers_are_here(spark):
         scala = context._jsc.sc()
         slots = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
         setting = MemorySetting(wanted, int(slots), int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
-        setting.check(buckets)
+        try:
+            setting.check(buckets)
+        except ConfigError as error:
+            error.position = query.text.settings_positions.get("worker_memory")
+            raise
         return setting
     as_mebibytes = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb
     return of_executors(str(context.master), dict(context.getConf().getAll()), as_mebibytes, wanted)

@@ -55,7 +55,7 @@ class MicroBatches:
         # on a cluster, workers do not reach every file system that Spark can
         is_reached = workers_are_here(spark) or Storage(spark).worker_path(job.checkpoint.folder) is not None
         resources = Resources(
-            memory=memory_setting(spark, settings.worker_memory, len(buckets)),
+            memory=memory_setting(spark, job.plan.query, len(buckets)),
             side_folder=job.checkpoint.side,
             hot_key_folder=job.checkpoint.hot_keys if is_reached or settings.skew is not None else None,
             size_folder=job.checkpoint.sizes if is_reached else None,

@@ -65,7 +65,7 @@ def built_frame(
     spark = streams.spark
     settings = physical.query.settings
     buckets = new_buckets(spark, settings.buckets)
-    resources = Resources(memory_setting(spark, settings.worker_memory), side_folder, hot_key_folder)
+    resources = Resources(memory_setting(spark, physical.query, len(buckets)), side_folder, hot_key_folder)
     with planning("of this statement"):
         sources = streams.sources(physical, limited=True, seek=resolve(spark, settings.seek_to))
         # the frame may become part of a query with other such frames, so its metrics need a name of their own

@@ -78,7 +78,7 @@ class RealTime:
             run, first, base = next_run(starts, log.committed())
             origin = starts[0] if starts else self._origin(sources, buckets)
             resources = Resources(
-                memory_setting(spark, settings.worker_memory, len(buckets)),
+                memory_setting(spark, job.plan.query, len(buckets)),
                 job.checkpoint.side,
                 size_folder=job.checkpoint.sizes,
             )

@@ -29,7 +29,7 @@ def run_planned(spark: SparkSession, job: Job, sources: Mapping[str, Source], pl
     checkpoint, settings = job.checkpoint, job.plan.query.settings
     is_reached = workers_are_here(spark) or Storage(spark).worker_path(checkpoint.folder) is not None
     resources = Resources(
-        memory=memory_setting(spark, settings.worker_memory, len(plan.buckets)),
+        memory=memory_setting(spark, job.plan.query, len(plan.buckets)),
         side_folder=None,
         hot_key_folder=checkpoint.hot_keys if is_reached or settings.skew is not None else None,
         size_folder=checkpoint.sizes if is_reached else None,
