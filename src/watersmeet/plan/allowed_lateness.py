@@ -40,7 +40,7 @@ def check_allowed_lateness(query: LogicalQuery) -> None:
         if query.settings.allowed_lateness:
             raise ConfigError(
                 f"{SETTING} is for joins of streams, and there is none",
-                hint="leave it out: no row is late",
+                hint="leave it out: how long windows wait for rows, the delay of WATERMARK FOR says",
                 position=positions.get(SETTING),
             )
         return
