@@ -177,10 +177,12 @@ class _Step:
         make("retracted", self.retracted())
         waiting = make("waiting", f"{self.columns('left_new')} UNION ALL {self.affected()}")
         self.step.find_candidates(waiting)
-        first, *others = parts = self.parts(waiting)
-        changed = make("difference", self.difference(first, waiting, 0))
-        for part in others:
-            changed += self.state.tables.extend("difference", self.difference(part, waiting, changed))
+        parts, changed = self.parts(waiting), 0
+        for part in parts:
+            self.state.tables.drop("known")
+            make("known", self.known(part, waiting), joins_as_written=self.state.has_little_memory)
+            add = self.state.tables.extend if part.number else make
+            changed += add("difference", self.difference(part, changed))
         changes = [*map(self.changes, parts), self.untimed_retractions()]
         self.result.changes = made_in_turn(self.state, changes, changed)
         self.keep_left(waiting + changed)
@@ -302,7 +304,7 @@ class _Step:
         return f"SELECT * FROM ({emitted}) AS e ANTI JOIN ({retracted}) AS r USING ({ids})"
 
     def known(self, part: _Part, waiting: int) -> str:
-        """Return SQL for the standing results of a part of this step's left rows, about so many."""
+        """Return SQL for the standing results of a part of this step's left rows, of which so many are waiting."""
         every = f"SELECT {quote(RID)} FROM waiting UNION ALL SELECT {quote(RID)} FROM retracted"
         rows = f"SELECT {quote(RID)} FROM ({every}) WHERE {part.test()}"
         if shown := self.stored_with(_SHOWN, self.state.query(rows)):
@@ -313,14 +315,11 @@ class _Step:
         )
         return f"SELECT {names} FROM left_new AS l LEFT JOIN candidates AS r ON FALSE WHERE FALSE"
 
-    def difference(self, part: _Part, waiting: int, numbered: int) -> str:
-        """Return SQL for the changed results of a part of so many waiting rows, after so many of earlier parts.
+    def difference(self, part: _Part, numbered: int) -> str:
+        """Return SQL for the changed results of a part of the left rows, after so many of earlier parts.
 
         They have the left row's id and time, right columns, weight, and a result id.
         """
-        known = self.known(part, waiting)
-        self.state.tables.drop("known")
-        self.state.tables.make("known", known, joins_as_written=self.state.has_little_memory)
         bag = ", ".join(quote(name) for name in (RID, TIME, *self.match.right.output))
         kept = "TRUE" if self.match.outer else self.step.matches()
         columns = [f"l.{quote(RID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, self.step.matches())]
