@@ -90,6 +90,28 @@ def test_insert_can_name_the_delta_of_an_embedded_changing_stream() -> None:
         check_target(defined(given[2]), ["id", "d"], statement)
 
 
+@pytest.mark.parametrize(
+    ("stream", "is_refused"),
+    [
+        ("CREATE MUTABLE STREAM u (id int PRIMARY KEY, TS TIMESTAMP)", True),
+        ("CREATE STREAM u (id int, at TIMESTAMP, WATERMARK FOR at AS at)", True),
+        ("CREATE STREAM u (id int, timestamp STRING)", False),
+        ("CREATE STREAM u (id int, ts TIMESTAMP) WITH (connector = 'files', path = 'p')", False),
+    ],
+)
+def test_insert_names_the_event_time_of_an_embedded_stream(stream: str, is_refused: bool) -> None:
+    """Its rows could not be read without; other targets may never be."""
+    target = defined(stream)
+    (statement,) = parse("INSERT INTO u (id) SELECT a.id FROM a")
+    assert isinstance(statement, InsertSelect)
+    if not is_refused:
+        check_target(target, ["id"], statement)
+        return
+    with pytest.raises(BindError, match=f"leaves out {target.time_column}, its event time") as refused:
+        check_target(target, ["id"], statement)
+    assert refused.value.position == statement.position
+
+
 def test_a_changing_frame() -> None:
     columns = [("c", "string"), ("_tp_delta", "int"), ("ts", "timestamp")]
     frame = define_frame("f", columns, "ts", "0 seconds", "ms", mode="changelog_kv", primary_key=["c"])

@@ -102,20 +102,22 @@ def test_a_row_and_its_retraction_stay_together(has_ids: bool) -> None:
         assert not any(sums.values())
 
 
-def test_every_attempt_divides_alike() -> None:
+@pytest.mark.parametrize("columns", [("k",), ()], ids=["a key", "without keys"])
+def test_every_attempt_divides_alike(columns: Sequence[str]) -> None:
     """In whatever order rows arrive, and in whatever frames; partners of both inputs that are close in time meet."""
     found = []
     for seed in range(4):
         sent = [*frames_of(of_one_key(300), seed), *frames_of(of_one_key(300), seed + 50, input=1)]
-        of_seed = pieces(sent, {0: ("k",), 1: ("k",)})
+        of_seed = pieces(sent, {0: columns, 1: columns})
         found.append({frozenset(piece["v"].to_pylist()) for piece in of_seed})
         assert all(len(piece) == 2 * len(set(piece["v"].to_pylist())) for piece in of_seed)
     assert len(found[0]) > 5
     assert all(each == found[0] for each in found)
 
 
-def test_keys_stay_whole_where_their_order_counts() -> None:
-    (piece,) = pieces(frames_of(of_one_key(300), 5), {0: ("k",)}, divides=False)
+@pytest.mark.parametrize("columns", [("k",), ()], ids=["a key", "without keys"])
+def test_keys_stay_whole_where_their_order_counts(columns: Sequence[str]) -> None:
+    (piece,) = pieces(frames_of(of_one_key(300), 5), {0: columns}, divides=False)
     assert piece.num_rows == 300
 
 
@@ -130,6 +132,10 @@ QUERIES = {
     " eviction = 'oldest'",
     "evicting anti": "SELECT l.id FROM l ANTI JOIN r ON l.k = r.k AND l.id < r.id WITHIN INTERVAL '9' SECONDS"
     f" {LIMITS}, eviction = 'lru'",
+    "evicting full, without keys": "SELECT l.id, r.id AS n FROM l FULL JOIN r ON l.k < r.k WITHIN INTERVAL '1' SECONDS"
+    f" {LIMITS}, eviction = 'oldest'",
+    "evicting semi, without keys": "SELECT l.id FROM l SEMI JOIN r ON l.k < r.k WITHIN INTERVAL '1' SECONDS"
+    f" {LIMITS}, eviction = 'pressure'",
     "asof": "SELECT l.id, r.id AS n FROM l LEFT ASOF JOIN r MATCH_CONDITION (l.ts >= r.ts) ON l.k = r.k EMIT CHANGELOG",
     "groups": "SELECT c.k, count(*) AS n, max(l.id) AS m FROM l JOIN c ON l.id = c.id GROUP BY c.k",
     "over": "SELECT k, id, row_number() OVER (PARTITION BY k ORDER BY id) AS n"

@@ -100,14 +100,14 @@ def test_changes_are_looked_up_from_hash_tables_of_what_arrived(monkeypatch: pyt
     held = harness._working_sets.get("upsert_1", "0")
     assert held._keyed["rows"]._files
     plans = []
-    created = StepTables._created
+    run = StepTables._run
 
     def noted(tables: StepTables, sql: str) -> int:
         if sql.startswith('CREATE TEMP TABLE "rows_found"'):
             plans.append(plan(tables._connection, sql))
-        return created(tables, sql)
+        return run(tables, sql)
 
-    monkeypatch.setattr(StepTables, "_created", noted)
+    monkeypatch.setattr(StepTables, "_run", noted)
     outcome = harness.step({"l": StepInput([(id, 3, 2) for id in range(20_000)])})
     assert len(outcome.changes) == 40_000
     assert plans

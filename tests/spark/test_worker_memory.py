@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import watersmeet
 from tests.support.jobs import run_job
 from watersmeet import QueryMode
+from watersmeet.errors import ConfigError, Position
 from watersmeet.session.results import Plan
 from watersmeet.settings.query_settings import LEAST_WORKER_BYTES
 
@@ -67,3 +68,13 @@ def test_batches_are_cut_and_the_results_are_those_of_a_batch_query(spark: Spark
     plan = session.sql(f"EXPLAIN {select} SETTINGS worker_memory = '600MB'")
     assert isinstance(plan, Plan)
     assert "memory of a worker: 600 MB (worker_memory); state beyond is on disk" in plan.text
+
+
+def test_more_than_the_machine_has_is_refused_where_it_stands(spark: SparkSession, tmp_path: Path) -> None:
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.sql("CREATE STREAM l (k INT, ts TIMESTAMP); CREATE STREAM r (k INT, ts TIMESTAMP)")
+    session.sql(f"CREATE STREAM out WITH (connector = 'files', path = '{tmp_path}/out')")
+    insert = "INSERT INTO out SELECT l.k FROM l JOIN r ON l.k = r.k\nWITHIN INTERVAL '1' SECOND\nSETTINGS buckets = 1,"
+    with pytest.raises(ConfigError, match=r"worker_memory = '900 TB', and this machine or its") as refused:
+        session.sql(f"{insert} worker_memory = '900TB'")
+    assert refused.value.position == Position(3, 23)

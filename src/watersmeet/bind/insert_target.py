@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from watersmeet.bind.results import columns_above
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
-from watersmeet.columns import TP_DELTA
-from watersmeet.errors import BindError, did_you_mean
+from watersmeet.columns import TP_DELTA, TP_TIME
+from watersmeet.errors import BindError, Position, did_you_mean
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_groups import NESTED, TEXTS
@@ -22,6 +22,19 @@ def takes_column(stream: StreamDef, name: str) -> bool:
     """Whether INSERT can name the column: a declared one, or ``_tp_delta`` of an embedded changing stream."""
     is_hidden_delta = name.lower() == TP_DELTA and stream.changes and stream.connector == EMBEDDED
     return is_hidden_delta or stream.column(name) is not None
+
+
+def check_event_time(stream: StreamDef, targets: Sequence[str], position: Position | None) -> None:
+    """Raise ``BindError`` if rows of these columns have no event time in an embedded stream: none could be read."""
+    time = stream.time_column
+    if stream.connector != EMBEDDED or time == TP_TIME or time.lower() in map(str.lower, targets):
+        return
+    raise BindError(
+        f"INSERT INTO {stream.name} leaves out {time}, its event time: the rows would be quarantined",
+        hint=f"name {time} too; a stream without a WATERMARK takes a column named timestamp or ts as its event time: "
+        "if it is none, give it another name",
+        position=position,
+    )
 
 
 def check_query(stream: StreamDef, query: LogicalQuery, statement: InsertSelect) -> None:
@@ -57,6 +70,7 @@ def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelec
     targets = statement.columns or tuple(column.name for column in stream.columns)
     if not targets:
         return
+    check_event_time(stream, targets, statement.position)
     if len(given) != len(targets):
         raise BindError(
             f"the query returns {len(given)} columns, {stream.name} takes {len(targets)}",

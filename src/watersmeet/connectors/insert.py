@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.bind.insert_target import takes_column
+from watersmeet.bind.insert_target import check_event_time, takes_column
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.deltas import change_reason
@@ -26,7 +26,7 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
     """Append the rows to an embedded stream and return their number.
 
     Columns that are not named are NULL; ``_tp_delta`` is +1, and a changing stream takes it even undeclared. Raises
-    ``BindError`` for columns and values that do not fit, and for rows that are no changes.
+    ``BindError`` for columns and values that do not fit, and for rows that have no event time or are no changes.
     """
     if stream.connector != EMBEDDED or stream.derived:
         raise UnsupportedError(
@@ -35,6 +35,7 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
             position=statement.position,
         )
     targets = _target_columns(stream, statement)
+    check_event_time(stream, targets, statement.position)
     for row in statement.rows:
         if len(row) != len(targets):
             raise BindError(

@@ -105,11 +105,13 @@ def _by_values(
         return
     division = divided(partial(_keyed, rows, cut_by), max(max_bytes, _NEVER_DIVIDED)) if divides else UNDIVIDED
     even = max(min(math.ceil(rows.nbytes * (1 - division.share) / max_bytes), len(rows)), 1)
-    pieces = even + division.pieces
     ordered, starts = _by_piece(rows, even, division, cut_by)
-    for piece in range(pieces):
+    pieces = [each for each in range(even + division.pieces) if any(_has_rows(start, each) for start in starts)]
+    if not pieces:
+        yield others, True
+    for piece in pieces:
         own = (_share(frame, start, piece) for frame, start in zip(ordered.read(), starts, strict=True))
-        is_last = piece == pieces - 1
+        is_last = piece == pieces[-1]
         yield [*(frame for frame in own if frame is not None), *(others if is_last else ())], is_last
 
 
@@ -149,11 +151,15 @@ def _columns(frame: Frame, cut_by: Mapping[int, Sequence[str]]) -> Sequence[str]
     return cut_by.get(frame.input) if frame.kind.has_rows else None
 
 
+def _has_rows(starts: np.ndarray | _Whole, piece: int) -> bool:
+    return starts.piece == piece if isinstance(starts, _Whole) else bool(starts[piece] < starts[piece + 1])
+
+
 def _share(frame: Frame, starts: np.ndarray | _Whole, piece: int) -> Frame | None:
     """Return the frame with its rows for a piece; None if it has none."""
-    if isinstance(starts, _Whole):
-        return frame if starts.piece == piece else None
-    start, end = map(int, starts[piece : piece + 2])
-    if start == end:
+    if not _has_rows(starts, piece):
         return None
+    if isinstance(starts, _Whole):
+        return frame
+    start, end = map(int, starts[piece : piece + 2])
     return replace(frame, frontier=end - start, payload=encode_table(decode_table(frame.payload)[start:end]))

@@ -18,8 +18,11 @@ def hash_sql(table: pa.Table, columns: Sequence[str]) -> str:
 
     Values of one type that its joins take for equal have equal hashes; the planner gives both sides of a key one type.
     Rows that lack a value, as padded ones do, may be very many: where rows have an ``$id``, theirs is hashed, by which
-    they are retracted.  A row whose ``$id`` is NULL never is, and has a hash of its own.
+    they are retracted.  A row whose ``$id`` is NULL never is, and has a hash of its own.  Without columns, all rows
+    have one hash.
     """
+    if not columns:
+        return "CAST(0 AS UBIGINT)"
     names = list(map(quote, columns))
     hashed = f"hash({', '.join(names)})"
     if ID not in table.column_names:

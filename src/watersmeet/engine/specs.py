@@ -78,7 +78,8 @@ class InputSpec:
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
     - ``late_by_own``: rows behind the input's own frontier are late too, though the operator's is not so far.
     - ``waited_for``: how far the operator's frontier stays behind the input's own, as rows of others wait for its rows.
-    - ``cut_by``: columns whose equal rows, of all inputs, come in one step of a batch; empty: they may come in any.
+    - ``cut_by``: columns whose equal rows, of all inputs, come in one step of a batch; without columns, all rows are
+      equal.  None: they may come in any step.
     - ``is_of_results``: the rows are results of another operator of the query; control events move its frontier.
     - ``until``: when a row is late, if not by its own time: once its window has ended.
     - ``order``: the declared order, if rows are late by all its terms (ties.py); otherwise empty.
@@ -98,7 +99,7 @@ class InputSpec:
     scale: int | None = None
     retention: int | None = 0
     late_by_own: bool = False
-    cut_by: tuple[str, ...] = ()
+    cut_by: tuple[str, ...] | None = None
     is_of_results: bool = False
     until: RowEnd | None = None
     waited_for: int = 0
@@ -152,4 +153,4 @@ class OperatorSpec:
     @property
     def cut_by(self) -> dict[int, tuple[str, ...]]:
         """Of the inputs of which some rows come in one step: the columns in which these are equal."""
-        return {number: input.cut_by for number, input in enumerate(self.inputs) if input.cut_by}
+        return {number: input.cut_by for number, input in enumerate(self.inputs) if input.cut_by is not None}

@@ -28,7 +28,8 @@ FOREVER = 2**63 - 1
 
 #: From this many rows on, what a step makes of them is made piece by piece: a hot key may have any number of results.
 MANY_ROWS = 4_096
-#: So many results of fewer rows are made at once; if there are more, they are made again, piece by piece.
+#: So many results of fewer rows are made at once; if there are more, they are made again, piece by piece.  With little
+#: memory it is a sixteenth: rows of a hundred columns take some kilobytes.
 MANY_RESULTS = 65_536
 #: A step of many rows keeps MANY_ROWS pairs as a table, and so many more for each new row: see ``most_kept``.
 PAIRS_PER_ROW = 16
@@ -267,11 +268,20 @@ Rows: TypeAlias = "pa.Table | Iterator[pa.Table]"
 
 def made(state: StateView, sql: str, of_rows: int, *, joins_as_written: bool = False) -> Rows:
     """Return the rows of a query, in pieces if they are or may be many; it reads or returns about ``of_rows``."""
-    if of_rows < MANY_ROWS:
-        rows = state.query(f"{sql} LIMIT {MANY_RESULTS}", joins_as_written=joins_as_written)
-        if rows.num_rows < MANY_RESULTS:
-            return rows
+    if of_rows < MANY_ROWS and (rows := few(state, sql, joins_as_written=joins_as_written)) is not None:
+        return rows
     return state.stream(sql, joins_as_written=joins_as_written)
+
+
+def few(state: StateView, sql: str, *, joins_as_written: bool = False) -> pa.Table | None:
+    """Return the rows of a query; None if they are many."""
+    most = _many_results(state)
+    rows = state.query(f"{sql} LIMIT {most}", joins_as_written=joins_as_written)
+    return rows if rows.num_rows < most else None
+
+
+def _many_results(state: StateView) -> int:
+    return MANY_RESULTS // 16 if state.has_little_memory else MANY_RESULTS
 
 
 def in_one_table(
@@ -304,9 +314,9 @@ def made_in_turn(state: StateView, selects: Iterable[str], of_rows: int, *, join
     return chain.from_iterable(map(pieces_of, in_turn))
 
 
-def most_kept(new_rows: int) -> int:
+def most_kept(state: StateView, new_rows: int) -> int:
     """Return how many pairs of so many new rows are kept as a table; more are made each time that they are read."""
-    return MANY_RESULTS if new_rows < MANY_ROWS else MANY_ROWS + PAIRS_PER_ROW * new_rows
+    return _many_results(state) if new_rows < MANY_ROWS else MANY_ROWS + PAIRS_PER_ROW * new_rows
 
 
 def pieces_of(rows: Rows) -> Iterator[pa.Table]:

@@ -87,7 +87,7 @@ class _Step:
             self.result.changes = self.emitted([self.pairs(ids=False)], [], self.new_rows)
         else:
             # with many rows of one key, pairs may be any number: then they are not kept, but made a second time
-            most = api.most_kept(self.new_rows) if self.match.keys else None
+            most = api.most_kept(self.state, self.new_rows) if self.match.keys else None
             if self.make_pairs(self.pairs(ids=True), tracked, most):
                 names = ", ".join(quote(name) for name in self.match.output)
                 pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM {self.matches[tracked[0]]}"
@@ -105,13 +105,13 @@ class _Step:
         Those of a small step are an Arrow table, unless they are many.
         """
         if self.new_rows < api.MANY_ROWS:
-            pairs = self.state.query(f"{sql} LIMIT {api.MANY_RESULTS}")
-            if pairs.num_rows < api.MANY_RESULTS:
+            pairs = api.few(self.state, sql)
+            if pairs is not None:
                 self.matches = dict.fromkeys(tracked, self.state.register(pairs))
                 self.few = FewMatches(self.match, self.state, self.frontiers, self.new, self.first_rid, pairs)
                 self.result.counters["matched"] = pairs.num_rows
                 return True
-            if most is not None:  # it is MANY_RESULTS in a small step
+            if most is not None:  # in a small step, no more are kept
                 return False
         limit = "" if most is None else f" LIMIT {most}"
         matched = self.state.tables.make("pairs", f"{sql}{limit}")

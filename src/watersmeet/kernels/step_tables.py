@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from watersmeet.kernels.api import quote
 from watersmeet.kernels.optimizers import Optimizers
 
-if TYPE_CHECKING:
-    import duckdb
-
 
 class StepTables:
-    """Temporary tables of DuckDB by name, until ``drop_all``."""
+    """Temporary tables of DuckDB by name, until ``drop_all``.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, optimizers: Optimizers) -> None:
+    One that DuckDB's memory is too little for is made ``on_disk``, which gives the full name of a table in a file: in
+    memory, it would hold 256 KB of each of its columns while it is filled (state/table_room.py).
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, optimizers: Optimizers, on_disk: Callable[[str], str]
+    ) -> None:
         self._connection = connection
         self._optimizers = optimizers
+        self._on_disk = on_disk
         self._made: set[str] = set()
+        self._large: set[str] = set()  # names of tables that went to disk, in earlier steps too
         self._numbers = count()
 
     def make(self, name: str, sql: str, *, joins_as_written: bool = False) -> int:
         """Make a table of the rows of a query; return how many they are.  For the joins see ``StateView.query``."""
         self._made.add(name)
         with self._optimizers.joins_as_written(joins_as_written):
-            return self._created(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
+            return self._create("CREATE", name, sql)
 
     def add(self, sql: str, *, joins_as_written: bool = False) -> tuple[str, int]:
         """Make a table under a name of its own; return the name, and how many rows there are."""
@@ -34,13 +41,32 @@ class StepTables:
 
     def extend(self, name: str, sql: str) -> int:
         """Add the rows of a query to a table; return how many they are."""
-        return self._created(f"INSERT INTO {quote(name)} {sql}")
+        if name not in self._large:
+            try:
+                return self._run(f"INSERT INTO {quote(name)} {sql}")
+            except duckdb.OutOfMemoryException:
+                self._to_disk("CREATE", name, f"SELECT * FROM {quote(name)}")
+        return self._run(f"INSERT INTO {quote(name)} {sql}")
 
     def remake(self, name: str, sql: str) -> int:
         """Replace a table by the rows of a query, which may read it; return how many they are."""
-        return self._created(f"CREATE OR REPLACE TEMP TABLE {quote(name)} AS {sql}")
+        return self._create("CREATE OR REPLACE", name, sql)
 
-    def _created(self, sql: str) -> int:
+    def _create(self, how: str, name: str, sql: str) -> int:
+        if name not in self._large:
+            try:
+                return self._run(f"{how} TEMP TABLE {quote(name)} AS {sql}")
+            except duckdb.OutOfMemoryException:
+                self._large.add(name)
+        return self._to_disk(how, name, sql)
+
+    def _to_disk(self, how: str, name: str, sql: str) -> int:
+        rows = self._run(f"{how} TABLE {self._on_disk(quote(name))} AS {sql}")
+        self._connection.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")  # what it replaces
+        self._large.add(name)
+        return rows
+
+    def _run(self, sql: str) -> int:
         ((rows,),) = self._connection.execute(sql).fetchall()
         return int(rows)
 

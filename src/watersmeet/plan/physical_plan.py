@@ -201,10 +201,13 @@ class PhysicalOperator(ABC):
         """
         return False
 
-    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
-        """The columns of an input whose equal rows come in one step, as a row and its retraction must."""
+    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...] | None:
+        """The columns of an input whose equal rows come in one step, as a row and its retraction must; None: any rows.
+
+        Without columns, all rows are equal.
+        """
         if not (is_of_results and self.feeds[number].changelog):
-            return ()
+            return None
         return self.routed_by[number] or (ID,)
 
     @property

@@ -106,7 +106,7 @@ def _can_be_cut(input: InputSpec) -> bool:
 
     Partial results of an aggregate have no ids; they are few.
     """
-    return set(input.cut_by) <= set(input.schema.names)
+    return set(input.cut_by or ()) <= set(input.schema.names)
 
 
 def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequence[int]) -> SpreadRule | None:

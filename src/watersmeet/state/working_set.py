@@ -4,9 +4,10 @@ It is a cache.  Spark hands a bucket to whichever worker process is free, so eac
 manifest: it drops obsolete segments and loads missing ones from the store.  First use, retry, restart and a move to
 another worker share one path, and no result depends on what the set held before.
 
-Small segments share one Arrow table per relation.  A large one has a DuckDB table of its own, in memory or, in hybrid
-mode, on disk; if rows of its relation are looked up by key, it is kept in Arrow with a hash index instead, in memory or
-in a mapped file.  In hybrid mode, rows that lookups find in files are kept in memory too.
+Small segments share one Arrow table per relation.  A large one has a DuckDB table of its own, in memory or on disk: in
+hybrid mode, and where memory has no room for it (table_room.py).  If rows of its relation are looked up by key, it is
+kept in Arrow with a hash index instead, in memory or in a mapped file.  In hybrid mode, rows that lookups find in files
+are kept in memory too.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
 from watersmeet.state.statements import Statements, fetched
 from watersmeet.state.table_memory import TableMemory
+from watersmeet.state.table_room import TableRoom
 
 #: A segment gets an index by key and time from this many rows on.
 MIN_INDEXED = 20_000
@@ -79,6 +81,7 @@ class WorkingSet:
         budget: ArrowBudget | None = None,
         optimizers: Optimizers | None = None,
         table_memory: TableMemory | None = None,
+        table_room: TableRoom | None = None,
     ) -> None:
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
         self.max_bytes: int | None = None  # see StateView, also for the batch
@@ -86,11 +89,12 @@ class WorkingSet:
         self.carried: Sequence[str] = ()  # columns whose values need not be where the kernel is: see OperatorSpec
         self.values = LargeValues()
         self._optimizers = optimizers or Optimizers(connection)
-        self.tables = StepTables(connection, self._optimizers)
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
+        self.tables = StepTables(connection, self._optimizers, self._on_disk.table)
         self._budget = budget or ArrowBudget(0)
         self._table_memory = table_memory
+        self._table_room = table_room
         self._found = FoundRows(self._budget)
         self._registered = RegisteredTables(connection)
         self._statements = Statements(connection)
@@ -169,11 +173,22 @@ class WorkingSet:
             self._keyed[segment.relation].add(segment, rows, in_memory=in_memory)
             return
         name = self._new_name()
-        if not in_memory:
+        has_room = in_memory and (self._table_room is None or self._table_room.take(name, rows))
+        if not has_room or not self._fits(name, rows):
             name = self._on_disk.table(name)
-        # DuckDB finds the variable ``rows`` by its name, in half the time that registering it takes
-        self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
+            self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
         self._tables[segment.id] = name
+
+    def _fits(self, name: str, rows: pa.Table) -> bool:
+        """Make a table in memory; False, and no table, if there is no room, as other queries may be under way."""
+        try:
+            # DuckDB finds the variable ``rows`` by its name, in half the time that registering it takes
+            self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
+        except duckdb.OutOfMemoryException:
+            if self._table_room is not None:
+                self._table_room.give_back(name)
+            return False
+        return True
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
@@ -185,10 +200,16 @@ class WorkingSet:
         for index in self._indexes.pop(segment_id, {}).values():
             index.drop()
         if segment_id in self._tables:
-            self._connection.execute(f"DROP TABLE {self._tables.pop(segment_id)}")
+            self._drop_table(segment_id)
             self.give_back()
         else:
             self._holder(segment).remove(segment_id)
+
+    def _drop_table(self, segment_id: str) -> None:
+        name = self._tables.pop(segment_id)
+        self._connection.execute(f"DROP TABLE {name}")
+        if self._table_room is not None:
+            self._table_room.give_back(name)
 
     def read(self, segments: Sequence[Segment]) -> pa.Table:
         """Return the rows of some segments of one relation, with all their values, as one Arrow table."""
@@ -437,8 +458,7 @@ class WorkingSet:
                     rows = min(segment.rows, _BATCH_BYTES * segment.rows // max(segment.nbytes, 1))
                     reader = self._connection.sql(f"SELECT * FROM {table}").to_arrow_reader(max(rows, 1))
                     keyed.add(segment, reader.read_all(), in_memory=not is_on_disk(table))
-                del self._tables[segment.id]
-                self._connection.execute(f"DROP TABLE {table}")
+                self._drop_table(segment.id)
 
 
 @contextmanager

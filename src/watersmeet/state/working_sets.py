@@ -15,6 +15,7 @@ from watersmeet.kernels.optimizers import Optimizers
 from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.disk_tables import DiskTables
 from watersmeet.state.table_memory import TableMemory
+from watersmeet.state.table_room import TableRoom
 from watersmeet.state.working_set import WorkingSet
 
 _numbers = itertools.count()
@@ -56,6 +57,7 @@ class WorkingSets:
         self._budget = ArrowBudget(keyed_bytes)
         self._optimizers = Optimizers(self._connection, has_little_memory=has_little_memory)
         self._table_memory = TableMemory(self._connection, table_bytes) if table_bytes and has_little_memory else None
+        self._table_room = TableRoom(table_bytes) if table_bytes else None
         self._idle_seconds = idle_seconds
         self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
         self._last_used: dict[tuple[str, ...], float] = {}
@@ -65,7 +67,12 @@ class WorkingSets:
         found = self._sets.get(key)
         if found is None:
             found = self._sets[key] = WorkingSet(
-                self._connection, self._on_disk, self._budget, self._optimizers, self._table_memory
+                self._connection,
+                self._on_disk,
+                self._budget,
+                self._optimizers,
+                self._table_memory,
+                self._table_room,
             )
         self._sets.move_to_end(key)
         self._last_used[key] = time.monotonic()

@@ -127,7 +127,7 @@ class _Step:
 
     def make_changes(self, arrived: int) -> Rows:
         """Return the results to emit; with many rows of one key, pairs may be any number, and are made as they go."""
-        tables, most = self.state.tables, most_kept(arrived)
+        tables, most = self.state.tables, most_kept(self.state, arrived)
         pairs = self.pairs_sql()
         found = tables.make("pairs", f"{pairs} LIMIT {most}")
         if are_many := found >= most:

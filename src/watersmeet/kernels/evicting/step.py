@@ -354,8 +354,8 @@ class _Step:
         Few rows of a small step are registered instead: DuckDB takes milliseconds to make a table.
         """
         if sum(rows.num_rows for rows in self.inputs.values()) < api.MANY_ROWS and self.state.batch.is_first:
-            rows = self.query(f"SELECT * FROM ({sql}) LIMIT {api.MANY_RESULTS}")
-            if rows.num_rows < api.MANY_RESULTS:
+            rows = api.few(self.state, f"SELECT * FROM ({sql})", joins_as_written=self.state.has_little_memory)
+            if rows is not None:
                 return self.state.register(rows), rows.num_rows
         return self.state.tables.add(sql, joins_as_written=self.state.has_little_memory)
 

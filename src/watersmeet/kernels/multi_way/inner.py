@@ -27,7 +27,8 @@ def terms(rows: StepRows, statistics: Statistics) -> Iterator[str]:
                     partial = f"({partial} JOIN ({found}) ON {on})"
                     continue
                 if number:  # what is built upon is read from one table, which DuckDB joins as it finds best
-                    partial = in_one_table(rows.state, f"SELECT * FROM {partial}", count, most_kept(count))
+                    most = most_kept(rows.state, count)
+                    partial = in_one_table(rows.state, f"SELECT * FROM {partial}", count, most)
                 partial = f"(({found}) JOIN {partial} ON {on})"
             yield f"SELECT {rows.match.output_sql} FROM {partial}"
 

@@ -52,7 +52,7 @@ class AsofOperator(PhysicalOperator):
         """Always."""
         return True
 
-    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
+    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...] | None:
         """The key, where results are revised: each step revises those of all its keys."""
         if isinstance(self.kernel, AsofChangelog) and (keys := self.kernel.match.keys):
             return tuple(key.of(tuple(Side)[number]) for key in keys)

@@ -24,17 +24,17 @@ class IntervalOperator(WindowedOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """False for joins that evict rows, have no key, and mark rows that have matched.
+        """Always."""
+        return True
 
-        How many marks there are would depend on the cut, and marks count as state.
+    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...] | None:
+        """Where rows are evicted, their keys: so rows that come together find each other in one step.
+
+        How many rows are marked as matched depends on the cut, and marks count as state.  So the cut must follow from
+        the rows alone, also without a key.
         """
-        evicts_without_key = isinstance(self.kernel, EvictingJoin) and not self.match.keys
-        return not evicts_without_key or self.match.kind is JoinKind.INNER
-
-    def cut_by(self, number: int, *, is_of_results: bool) -> tuple[str, ...]:
-        """Where rows are evicted, their keys: so rows that come together find each other in one step."""
         del is_of_results  # inputs are append-only
-        return tuple(self.match.key_columns(tuple(Side)[number])) if isinstance(self.kernel, EvictingJoin) else ()
+        return tuple(self.match.key_columns(tuple(Side)[number])) if isinstance(self.kernel, EvictingJoin) else None
 
     @property
     def passed_on(self) -> tuple[str, ...]:
