@@ -62,6 +62,7 @@ def counters_of_chain(rows: int) -> dict[str, int]:
         "join_1.evicted.o.lru": 4,
         "join_1.state_rows": 7,
         "join_1.state_bytes": 700,
+        "join_1.disk_bytes": 300,
         "join_1.frontier": second,
         "join_1.input_frontier.o": second,
         "join_1.input_frontier.p": second + 4_000_000,

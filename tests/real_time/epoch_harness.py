@@ -95,5 +95,6 @@ def net(outcome: StepOutcome) -> list[str]:
 
 def counted(outcome: StepOutcome) -> dict[str, int]:
     """All counters but those that a repeated epoch changes: what was loaded or looked up, memory, times of steps."""
-    differing = ("loaded_bytes", "worker_bytes", "step_time", *(each for each in COUNTERS if each != "lookup_failed"))
+    of_the_process = ("loaded_bytes", "disk_bytes", "worker_bytes", "step_time")
+    differing = (*of_the_process, *(each for each in COUNTERS if each != "lookup_failed"))
     return {name: value for name, value in outcome.counters.items() if name.split(".")[1] not in differing}

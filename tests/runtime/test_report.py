@@ -30,6 +30,7 @@ COUNTERS = {
     "join_1.results": 7,
     "join_1.state_rows": 4,
     "join_1.state_bytes": 300,
+    "join_1.disk_bytes": 200,
     "join_1.worker_bytes": 5_000,
     "join_1.step_time.40": 19,
     "join_1.step_time.60": 1,
@@ -79,6 +80,7 @@ def test_an_operator_tells_what_it_holds_and_how_far_it_is() -> None:
     assert join.step_p50 == pytest.approx(0.001, rel=0.2)
     assert join.step_p95 == pytest.approx(0.001, rel=0.2)
     assert join.worker_bytes == 5_000
+    assert join.disk_bytes == 200
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_hot_rows_are_found_in_memory_within_the_bounds_with_the_same_results(
     """All keys are written once; then changes of a few keys of the other side, or groups, come again and again."""
     monkeypatch.setattr(aggregate_step, "MIN_SETTLED", 0)  # so that groups are found that are not written again
     served: list[int] = []
+    in_files: list[int] = []
     find = FoundRows.find
 
     def counting(self: FoundRows, owner: str, places: Numbers) -> tuple[list[pa.Table], Numbers]:
@@ -147,16 +148,19 @@ def test_hot_rows_are_found_in_memory_within_the_bounds_with_the_same_results(
             first = {"l": StepInput([(key, f"{key:020}") for key, _ in everything]), "o": StepInput(everything)}
             for weight, row in harness.step({"r": StepInput(hot), "o": StepInput(hot)} if step else first).changes:
                 results[-1][row] += weight
-            assert bounds is None or bounds.allow(*hot_part(harness._working_sets.get(name, "0")))
+            held = harness._working_sets.get(name, "0")
+            assert bounds is None or bounds.allow(*hot_part(held))
+            in_files.append(held.disk_bytes)
         harness.restart()
         return results
 
     with always_looked_up():
         expected = run("", None)
-        assert sum(served) == 0
+        assert sum(served) == sum(in_files) == 0
         found = run(f"SETTINGS default_hash_join = 'hybrid', default_hash_table = 'hybrid', {settings}", bounds)
     assert found == expected
     assert sum(served) > 20
+    assert max(in_files) > 8_000
 
 
 def segments(*sizes: tuple[int, int]) -> Sequence[Segment]:

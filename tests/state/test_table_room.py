@@ -50,6 +50,7 @@ def test_nested_segments_are_on_disk_once_they_would_stay_in_memory() -> None:
     on_disk = [is_on_disk(held._tables[segment.id]) for segment in segments]
     assert on_disk[0] is False
     assert on_disk[-1] is True
+    assert held.disk_bytes == sum(on_disk) * rows.nbytes
     assert held.query(f"SELECT count(*) AS n, sum(c5[1].x) AS s FROM {held.scan('left')}").to_pylist() == [
         {"n": 200_000, "s": 20 * sum(range(5, 10_005))}
     ]

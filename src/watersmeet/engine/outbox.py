@@ -96,6 +96,7 @@ def bucket_counters(
     gauges = {
         f"{spec.name}.state_rows": sum(held.values()),
         f"{spec.name}.state_bytes": manifest.nbytes,
+        f"{spec.name}.disk_bytes": working_set.disk_bytes,
         f"{spec.name}.segments": len(manifest.segments),
         f"{spec.name}.frontier": manifest.frontier,
         f"{spec.name}.loaded_bytes": loaded,

@@ -266,6 +266,14 @@ METRICS: Sequence[Metric] = (
         _of_operators(lambda operator: operator.report.state_bytes),
     ),
     Metric(
+        "watersmeet.operator.state.disk_size",
+        _GAUGE,
+        "By",
+        "What of the operator's state lies in files of the workers.",
+        _OPERATOR,
+        _of_operators(lambda operator: operator.report.disk_bytes),
+    ),
+    Metric(
         "watersmeet.operator.state.rows",
         _GAUGE,
         "{row}",

@@ -102,6 +102,7 @@ def _operator(operator: OperatorStatus) -> dict[str, Any]:
         "lag": _span(report.lag, report.unit),
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,
+        "disk_bytes": report.disk_bytes,
         "hot_keys": report.hot_keys,
         "steps": report.steps,
         "step_p50": report.step_p50,

@@ -23,7 +23,7 @@ METRICS = "watersmeet"
 #: The name under which the progress counts result rows.
 RESULTS = "watersmeet_results"
 
-_OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes", "results", "matched")
+_OF_OPERATORS = ("state_rows", "state_bytes", "disk_bytes", "segments", "loaded_bytes", "results", "matched")
 _OF_SIDES = ("held", "held_bytes", "newest")
 _OF_STEPS = (STEP_TIME,)
 _OF_PROBES = ("sampled", "expected", "found")

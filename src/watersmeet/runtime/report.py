@@ -54,6 +54,7 @@ class OperatorReport(RowCounts):
     - ``input_frontiers`` are those of its inputs, by label; the least of them holds ``frontier`` back.
     - ``hot_keys`` is how many keys' rows are spread over its buckets (None: it spreads none).
     - ``steps`` it took, of all buckets; half of them took at most ``step_p50`` seconds, 95% ``step_p95``, about.
+    - ``disk_bytes`` of the ``state_bytes`` are in files of the workers: in hybrid mode, and where memory is too little.
     - ``worker_bytes`` is the most memory that a process with a bucket of it has had resident.
     """
 
@@ -63,6 +64,7 @@ class OperatorReport(RowCounts):
     matched: int | None = None
     state_rows: int = 0
     state_bytes: int = 0
+    disk_bytes: int = 0
     worker_bytes: int = 0
     frontier: int | None = None
     newest: int | None = None
@@ -191,6 +193,7 @@ def _operator(counters: Counts, unit: TimeUnit) -> OperatorReport:
         matched=counters.get("matched"),
         state_rows=counters.get("state_rows", 0),
         state_bytes=counters.get("state_bytes", 0),
+        disk_bytes=counters.get("disk_bytes", 0),
         worker_bytes=counters.get("worker_bytes", 0),
         frontier=None if frontier in (NEVER, FOREVER) else frontier,
         newest=max(by_side["newest"].values(), default=None),

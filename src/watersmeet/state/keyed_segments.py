@@ -83,6 +83,10 @@ class KeyedSegments:
             self._files[segment_id], self._rows[segment_id] = mapped_table(self._rows[segment_id])
             self._budget.give_back(self._taken.pop(segment_id))
 
+    def is_in_file(self, segment_id: str) -> bool:
+        """Return whether a segment's rows are in a file; False also for segments of others."""
+        return segment_id in self._files
+
     def rows(self, segment_id: str) -> pa.Table:
         """Return the rows of a segment."""
         return self._whole(segment_id)

@@ -121,6 +121,17 @@ class WorkingSet:
         """Bytes of all segments."""
         return sum(segment.nbytes for segment in self._segments.values())
 
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of the segments that lie in files of this process."""
+        return sum(segment.nbytes for segment in self._segments.values() if self._is_on_disk(segment))
+
+    def _is_on_disk(self, segment: Segment) -> bool:
+        if segment.id in self._tables:
+            return is_on_disk(self._tables[segment.id])
+        keyed = self._keyed.get(segment.relation)
+        return keyed is not None and keyed.is_in_file(segment.id)
+
     # -- segments --------------------------------------------------------------------------------------------------
 
     def sync(

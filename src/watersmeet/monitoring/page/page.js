@@ -53,7 +53,7 @@ function figures(own) {
     figure("Results", `${count(own.results)} (${rate(own.results_per_second)})`),
     figure("Frontier", timeText(own.frontier, own.unit)),
     figure("Lag behind the newest row", lagText(own.lag, own.unit)),
-    figure("State", `${rows(own.state_rows)}, ${bytes(own.state_bytes)}`),
+    figure("State", `${rows(own.state_rows)}, ${bytes(own.state_bytes)}${own.disk_bytes ? `, ${bytes(own.disk_bytes)} of it in files` : ""}`),
     figure("Hot keys", own.hot_keys === null ? "none spread" : count(own.hot_keys)),
     figure("Steps", own.step_p50 === null ? "none yet" : `${count(own.steps)}: half within ${span(own.step_p50)}, 95% within ${span(own.step_p95)}`),
     figure("Largest worker", own.worker_bytes ? bytes(own.worker_bytes) : "not known yet"),
