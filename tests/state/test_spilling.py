@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import duckdb
 import pytest
 
+from watersmeet.engine.bucket_step import _step_errors
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import LimitError
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -45,6 +47,19 @@ def test_state_larger_than_memory_loses_no_row(kind: str) -> None:
     assert found == expected
     assert sum(found.values()) == ROWS * STEPS if kind == "FULL" else sum(found.values()) < ROWS * STEPS
     assert spilled > 0
+
+
+def test_a_table_that_cannot_be_committed_is_told_by_its_reason() -> None:
+    """DuckDB names the transaction, whatever is the matter."""
+    failed = "TransactionContext Error: Failed to commit:"
+    for reason in (
+        "could not allocate block of size 256.0 KiB (6.5 MiB/6.6 MiB used)",
+        "failed to pin block of size 8",
+    ):
+        with pytest.raises(LimitError, match=r"join_1 needs more memory than a worker has: .*"), _step_errors("join_1"):
+            raise duckdb.TransactionException(f"{failed} {reason}")
+    with pytest.raises(duckdb.TransactionException, match="No space left"), _step_errors("join_1"):
+        raise duckdb.TransactionException(f"{failed} No space left on device")
 
 
 def test_a_batch_that_does_not_fit_is_told_in_one_sentence() -> None:

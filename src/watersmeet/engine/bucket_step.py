@@ -6,6 +6,7 @@ store commits all that was written since the last commit, or nothing.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +44,8 @@ _STEP = "step"
 _ROW_PERCENT = 150
 #: … so many.
 _ALWAYS_FITS = 16_000_000
+#: Why DuckDB could not commit a table.
+_NO_MEMORY = re.compile("allocate|pin block")
 
 
 def run_step(
@@ -271,7 +274,10 @@ def _step_errors(operator: str) -> Iterator[None]:
     """Raise what DuckDB raises while a step runs as an error of the query."""
     try:
         yield
-    except duckdb.OutOfMemoryException as error:
+    except (duckdb.OutOfMemoryException, duckdb.TransactionException) as error:
+        # where a table in a file needs too much memory, DuckDB says that its transaction failed
+        if isinstance(error, duckdb.TransactionException) and not _NO_MEMORY.search(str(error)):
+            raise
         raise LimitError(
             f"a batch of {operator} needs more memory than a worker has: {str(error).splitlines()[0]}",
             hint="raise worker_memory, or make batches smaller (max_files_per_trigger, max_offsets_per_trigger; a file "
