@@ -112,6 +112,29 @@ def test_insert_names_the_event_time_of_an_embedded_stream(stream: str, is_refus
     assert refused.value.position == statement.position
 
 
+@pytest.mark.parametrize(
+    ("stream", "named", "message"),
+    [
+        (
+            "CREATE MUTABLE STREAM u (id INT, K INT, v INT) PRIMARY KEY (id, k)",
+            "id, v",
+            "leaves out K of its PRIMARY KEY",
+        ),
+        (
+            "CREATE MUTABLE STREAM u (id INT PRIMARY KEY) WITH (connector = 'files', path = 'p')",
+            "_tp_delta",
+            "leaves out id",
+        ),
+        ("CREATE STREAM u (id INT, v INT)", "id, v, ID", "names id twice"),
+    ],
+)
+def test_insert_names_each_column_of_a_key_once(stream: str, named: str, message: str) -> None:
+    (statement,) = parse(f"INSERT INTO u ({named}) SELECT {named} FROM a")
+    assert isinstance(statement, InsertSelect)
+    with pytest.raises(BindError, match=message):
+        check_target(defined(stream), named.split(", "), statement)
+
+
 def test_a_changing_frame() -> None:
     columns = [("c", "string"), ("_tp_delta", "int"), ("ts", "timestamp")]
     frame = define_frame("f", columns, "ts", "0 seconds", "ms", mode="changelog_kv", primary_key=["c"])

@@ -22,6 +22,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.kernels import api
 from watersmeet.kernels.aggregate import final_step
 from watersmeet.kernels.asof import changelog as asof_changelog
+from watersmeet.kernels.changelog import join as changelog_join
 from watersmeet.state import working_set
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -57,6 +58,15 @@ def test_cases_have_the_same_results(page: str) -> None:
     path = CASES / f"{page}.wmt"
     failures = [failure.report for case in parse_cases(path.read_text(), path.name) if (failure := run_case(case))]
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("page", ["changelog", "right_full"])
+def test_changes_that_are_gathered_before_they_are_grouped_are_the_same(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changelog_join, "_MANY_PARTS", 0)
+    give_little_memory(monkeypatch)
+    test_cases_have_the_same_results(page)
 
 
 @given(query=test_multi_way.queries(), data=st.data())

@@ -24,17 +24,28 @@ def takes_column(stream: StreamDef, name: str) -> bool:
     return is_hidden_delta or stream.column(name) is not None
 
 
-def check_event_time(stream: StreamDef, targets: Sequence[str], position: Position | None) -> None:
-    """Raise ``BindError`` if rows of these columns have no event time in an embedded stream: none could be read."""
+def check_columns(stream: StreamDef, targets: Sequence[str], position: Position | None) -> None:
+    """Raise ``BindError`` if rows of these columns could not be read, or a column has two values.
+
+    Rows of an embedded stream need its event time, and changes their primary key.
+    """
+    named = [target.lower() for target in targets]
+    if repeated := [name for number, name in enumerate(named) if name in named[:number]]:
+        raise BindError(f"INSERT INTO {stream.name} names {repeated[0]} twice", position=position)
     time = stream.time_column
-    if stream.connector != EMBEDDED or time == TP_TIME or time.lower() in map(str.lower, targets):
-        return
-    raise BindError(
-        f"INSERT INTO {stream.name} leaves out {time}, its event time: the rows would be quarantined",
-        hint=f"name {time} too; a stream without a WATERMARK takes a column named timestamp or ts as its event time: "
-        "if it is none, give it another name",
-        position=position,
-    )
+    if stream.connector == EMBEDDED and time != TP_TIME and time.lower() not in named:
+        usual = "a column named timestamp or ts is the event time of a stream without a WATERMARK: another name is none"
+        raise BindError(
+            f"INSERT INTO {stream.name} leaves out {time}, its event time: the rows would be quarantined",
+            hint=f"name {time} too" + ("" if stream.has_watermark else f" ({usual})"),
+            position=position,
+        )
+    if missing := [name for name in stream.primary_key if name.lower() not in named]:
+        raise BindError(
+            f"INSERT INTO {stream.name} leaves out {missing[0]} of its PRIMARY KEY: the rows would be no changes",
+            hint=f"name {missing[0]} too",
+            position=position,
+        )
 
 
 def check_query(stream: StreamDef, query: LogicalQuery, statement: InsertSelect) -> None:
@@ -70,7 +81,7 @@ def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelec
     targets = statement.columns or tuple(column.name for column in stream.columns)
     if not targets:
         return
-    check_event_time(stream, targets, statement.position)
+    check_columns(stream, targets, statement.position)
     if len(given) != len(targets):
         raise BindError(
             f"the query returns {len(given)} columns, {stream.name} takes {len(targets)}",

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.bind.insert_target import check_event_time, takes_column
+from watersmeet.bind.insert_target import check_columns, takes_column
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.deltas import change_reason
@@ -35,7 +35,7 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
             position=statement.position,
         )
     targets = _target_columns(stream, statement)
-    check_event_time(stream, targets, statement.position)
+    check_columns(stream, targets, statement.position)
     for row in statement.rows:
         if len(row) != len(targets):
             raise BindError(

@@ -300,12 +300,12 @@ class _Step:
 
     def joins(self) -> list[tuple[str, str, str]]:
         """Return (left relation, right relation, condition) of every join that may form a new pair."""
-        on = self.match.condition_sql()
-        found = []
+        relations = []
         if self.new[Side.LEFT].num_rows:
-            found.append((self.fresh(Side.LEFT), self.old_and_new(Side.RIGHT), on))
+            relations.append((self.fresh(Side.LEFT), self.old_and_new(Side.RIGHT)))
         if self.new[Side.RIGHT].num_rows and (old := self.old(Side.LEFT)) is not None:
-            found.append((old, self.fresh(Side.RIGHT), on))
+            relations.append((old, self.fresh(Side.RIGHT)))
+        found = [(*both, on) for both in relations for on in self.match.conditions_sql()]
         return found or [(self.fresh(Side.LEFT), self.fresh(Side.RIGHT), "FALSE")]
 
     def fresh(self, side: Side) -> str:

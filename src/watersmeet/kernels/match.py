@@ -196,6 +196,23 @@ class WindowMatch:
             terms.append(f"({self.residual})")
         return " AND ".join(terms) or "TRUE"
 
+    def conditions_sql(self) -> list[str]:
+        """Return the match condition as conditions that exclude each other.
+
+        Without keys, DuckDB would compare each row with each.  All partners of a row are in two spans of time that are
+        as long as the window: so rows are joined by the span in which the partners begin, and by that where they end.
+        """
+        whole = self.condition_sql()
+        if self.keys or self.lower is None or self.upper is None:
+            return [whole]
+        left, right = (f"{side.alias}.{quote(self.time_column(side))}" for side in Side)
+        length = self.upper - self.lower + 1
+        first, last = (f"({left} + {bound}) // {length}" for bound in (self.lower, self.upper))
+        return [
+            f"{right} // {length} = {first} AND {whole}",
+            f"{right} // {length} = {last} AND {first} <> {last} AND {whole}",
+        ]
+
     def output_sql(self, *, matched: bool = False) -> str:
         """Return the result columns, selected from ``l`` and ``r``; ``matched``: a left row alone has a partner."""
         columns = [

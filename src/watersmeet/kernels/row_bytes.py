@@ -35,6 +35,12 @@ def table_bytes(rows: pa.Table) -> int:
     return total
 
 
+def stored_parts(type: pa.DataType) -> int:
+    """Return of how many parts DuckDB keeps a column: a list is its places and its items, a map a list of pairs."""
+    children = sum(stored_parts(type.field(number).type) for number in range(type.num_fields))
+    return children + (1 if pt.is_struct(type) or not pt.is_nested(type) else 2)
+
+
 def row_width(schema: pa.Schema) -> int:
     """Return what a row takes beside the bytes of values of any length."""
     return ROW_OVERHEAD + sum(map(_fixed_width, schema.types))

@@ -14,6 +14,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
+from watersmeet.kernels.row_bytes import stored_parts
+
 #: What is held of a part of a column while a table is filled: a block, and which values are NULL.
 _FILLING_BYTES = 300_000
 #: What stays in memory of a column within a nested one.
@@ -32,7 +34,7 @@ class TableRoom:
     def take(self, name: str, rows: pa.Table) -> bool:
         """Take what a table of these rows needs; False, and nothing is taken, if there is no room."""
         staying = min(sum(_staying_bytes(type, rows.num_rows) for type in rows.schema.types), rows.nbytes)
-        if sum(map(_parts, rows.schema.types)) * _FILLING_BYTES > self._most or staying > self._left:
+        if sum(map(stored_parts, rows.schema.types)) * _FILLING_BYTES > self._most or staying > self._left:
             return False
         self._held[name] = staying
         self._left -= staying
@@ -41,12 +43,6 @@ class TableRoom:
     def give_back(self, name: str) -> None:
         """Give back what a table has taken; other names are ignored."""
         self._left += self._held.pop(name, 0)
-
-
-def _parts(type: pa.DataType) -> int:
-    """Return of how many parts a column is stored: a list is its places and its items, a map a list of pairs."""
-    children = sum(_parts(type.field(number).type) for number in range(type.num_fields))
-    return children + (1 if pt.is_struct(type) or not pt.is_nested(type) else 2)
 
 
 def _staying_bytes(type: pa.DataType, rows: int) -> int:

@@ -27,7 +27,7 @@ key: - (1, 1) + (1, 2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -51,6 +51,10 @@ from watersmeet.kernels.changelog.sides import Change, SideStep
 from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
 from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import WindowMatch, time_range
+from watersmeet.kernels.row_bytes import stored_parts
+
+#: Results of so many parts are gathered before they are grouped, if memory is little.
+_MANY_PARTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class _Step:
     result: StepResult = field(default_factory=StepResult)
     pairs: str = "pairs"
     sides: dict[Side, SideStep] = field(init=False)
+    is_wide: bool = False
 
     def __post_init__(self) -> None:
         self.sides = {side: SideStep(side, self.match, self.kernel.changes[side.index], self.state) for side in Side}
@@ -119,11 +124,17 @@ class _Step:
             self.result.counters.update(step.arrive(inputs[side.index], first, low, high))
         for step in self.sides.values():
             step.keep(low, high)
+        self.is_wide = self.state.has_little_memory and self.parts_of_results(inputs) >= _MANY_PARTS
         self.result.changes = self.make_changes(sum(rows.num_rows for rows in inputs.values()))
         for side, step in self.sides.items():
             final_before = self.kernel.final_before(side, self.frontiers.after)
             step.store(self.result, f"{side.alias}_met", final_before, self.frontiers.after)
         return self.result
+
+    def parts_of_results(self, inputs: Mapping[int, pa.Table]) -> int:
+        """Return of how many parts DuckDB keeps the columns of a result."""
+        fields = [field for rows in inputs.values() for field in rows.schema]
+        return sum(stored_parts(field.type) for field in fields if field.name in self.match.output)
 
     def make_changes(self, arrived: int) -> Rows:
         """Return the results to emit; with many rows of one key, pairs may be any number, and are made as they go."""
@@ -198,10 +209,23 @@ class _Step:
         everything = " UNION ALL ".join(changes)
         if self.kernel.gives_ids or not self.may_cancel_out():
             return everything
+        if self.is_wide:
+            everything = f"SELECT * FROM {self.gathered(changes)}"
         # emit only the balance of equal rows, each as often as the balance says
         balance = f"SELECT {columns}, CAST(sum({quote(WEIGHT)}) AS BIGINT) AS n FROM ({everything}) GROUP BY ALL"
         sign = f"CAST(sign(n) AS TINYINT) AS {quote(WEIGHT)}"
         return f"SELECT {columns}, {sign} FROM (SELECT *, unnest(range(abs(n))) FROM ({balance}))"
+
+    def gathered(self, changes: Sequence[str]) -> str:
+        """Make a table of changes, one query after the other; return its name.
+
+        Each part of a UNION has buffers of its own for what is grouped, and hash tables of its joins.
+        """
+        first, *others = changes
+        self.state.tables.make("gathered", first)
+        for each in others:
+            self.state.tables.extend("gathered", each)
+        return "gathered"
 
     def may_cancel_out(self) -> bool:
         """Return whether a new result may equal a retracted one."""
