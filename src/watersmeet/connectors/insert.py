@@ -26,7 +26,7 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
     """Append the rows to an embedded stream and return their number.
 
     Columns that are not named are NULL; ``_tp_delta`` is +1, and a changing stream takes it even undeclared. Raises
-    ``BindError`` for columns and values that do not fit, and for rows that have no event time or are no changes.
+    ``BindError`` for columns and values that do not fit, columns left out that rows need, and rows that are no change.
     """
     if stream.connector != EMBEDDED or stream.derived:
         raise UnsupportedError(

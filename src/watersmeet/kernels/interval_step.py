@@ -305,7 +305,8 @@ class _Step:
             relations.append((self.fresh(Side.LEFT), self.old_and_new(Side.RIGHT)))
         if self.new[Side.RIGHT].num_rows and (old := self.old(Side.LEFT)) is not None:
             relations.append((old, self.fresh(Side.RIGHT)))
-        found = [(*both, on) for both in relations for on in self.match.conditions_sql()]
+        conditions = self.match.conditions_sql()
+        found = [(*both, on) for both in relations for on in conditions]
         return found or [(self.fresh(Side.LEFT), self.fresh(Side.RIGHT), "FALSE")]
 
     def fresh(self, side: Side) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 import duckdb
@@ -54,10 +55,8 @@ class StepTables:
 
     def _create(self, how: str, name: str, sql: str) -> int:
         if name not in self._large:
-            try:
+            with suppress(duckdb.OutOfMemoryException):
                 return self._run(f"{how} TEMP TABLE {quote(name)} AS {sql}")
-            except duckdb.OutOfMemoryException:
-                self._large.add(name)
         return self._to_disk(how, name, sql)
 
     def _to_disk(self, how: str, name: str, sql: str) -> int:

@@ -185,12 +185,12 @@ class WorkingSet:
             return
         name = self._new_name()
         has_room = in_memory and (self._table_room is None or self._table_room.take(name, rows))
-        if not has_room or not self._fits(name, rows):
+        if not has_room or not self._make_in_memory(name, rows):
             name = self._on_disk.table(name)
             self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
         self._tables[segment.id] = name
 
-    def _fits(self, name: str, rows: pa.Table) -> bool:
+    def _make_in_memory(self, name: str, rows: pa.Table) -> bool:
         """Make a table in memory; False, and no table, if there is no room, as other queries may be under way."""
         try:
             # DuckDB finds the variable ``rows`` by its name, in half the time that registering it takes
