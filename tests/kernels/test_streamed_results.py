@@ -60,7 +60,7 @@ def test_cases_have_the_same_results(page: str) -> None:
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.parametrize("page", ["changelog", "right_full"])
+@pytest.mark.parametrize("page", ["changing", "whole_queries"])
 def test_changes_that_are_gathered_before_they_are_grouped_are_the_same(
     page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
