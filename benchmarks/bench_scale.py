@@ -1,16 +1,23 @@
-"""Measures a query with more buckets on one machine, or with more executors on a cluster.
+"""Measures a query with more buckets on one machine, with more executors on a cluster, or while executors are lost.
 
     python -m benchmarks.bench_scale buckets [BUCKETS...] [--workload NAME] [--rows N] [--shuffle]
-    python -m benchmarks.bench_scale executors [COUNT...] [--workload NAME] [--rows N]
+    python -m benchmarks.bench_scale executors [COUNT...] [--workload NAME] [--rows N] [--buckets N]
+    python -m benchmarks.bench_scale loss [ROWS...] [--workload NAME]
     python -m benchmarks.bench_scale model [BUCKETS...] [--workload NAME]
 
 Buckets: ``local[2]``; CPU and files of one batch.  With ``--shuffle`` large payloads go through Spark's shuffle, as on
 a cluster, and not through files.
 
 Executors: a standalone cluster of hosts in namespaces of their own, which share one folder (tests/cluster).  Each
-executor has half a core; the master, the driver and this machine's own work share what is left.  The first line is the
-same query on ``local[2]``.  Rates are those of the steady state; every result is compared with DuckDB's batch query.
-Needs Linux, and root for the CPU shares.
+executor has half a core, one task at a time, a file to read, and one bucket unless ``--buckets`` says how many there
+are; the master, the driver and this machine's own work share what is left.  The first line is the same query on
+``local[2]``, whose driver has no CPU of its own.  There are five times as many batches as the workload has, of which
+the last two fifths count: a JVM with half a core compiles for two minutes.  Every result is compared with DuckDB's
+batch query.  Needs Linux, and root for the CPU shares.
+
+Loss: three executors on such hosts, without shares of CPU, each of which is killed amid a batch, one after the other;
+each ROWS is the number of rows per side in a batch.  What is late is by how much the next five batches begin later
+than at the usual pace.
 
 Model: no Spark; the engine's own packing and steps for so many buckets, a tenth as many executors of four cores, and
 2,000 rows a bucket and batch.  What Spark takes for a task is assumed (``_SPARK``).
@@ -42,9 +49,11 @@ from watersmeet.engine.parquet import ParquetFile
 
 _BUCKETS = (2, 8, 32, 128, 512)
 _EXECUTORS = (1, 2, 4)
-_CORES = 0.5
+_CORES_HERE, _CORES, _LONGER = 2, 0.5, 5
+_LOSSES, _LOST_IN, _AFTERWARDS = (200_000, 1_000_000), (12, 18, 24), 5
 
-
+#: CPU seconds used by a time.
+Used = list[tuple[float, float]]
 _MODELLED = (10, 100, 1_000)
 _CORES_OF_MODEL, _ROWS_A_BUCKET, _BATCHES = 4, 1_000, 4
 #: Assumptions, not fitted to what ``buckets`` and ``executors`` measure.
@@ -78,28 +87,58 @@ def of_buckets(workload: Workload, buckets: Sequence[int], *, by_files: bool) ->
     yield "| buckets | median batch, ms | CPU of the JVM a batch, s | CPU of the workers a batch, s | files a batch |"
     yield "|---|---|---|---|---|"
     for each in buckets:
-        steady = _steady(_on_this_machine(workload, folder, each, by_files=by_files), workload)
+        steady = _steady(_on_this_machine(workload, folder, each, by_files=by_files), [], workload)
         jvm, python = (steady.cpu[part] / steady.batches for part in ("jvm", "python"))
         yield f"| {each} | {steady.median_ms:,.0f} | {jvm:.2f} | {python:.2f} | {steady.files:.0f} |"
 
 
-def of_executors(workload: Workload, executors: Sequence[int]) -> Iterator[str]:
+def of_executors(workload: Workload, executors: Sequence[int], buckets: int | None) -> Iterator[str]:
     """Measure a workload on this machine, then with each number of executors; yield the lines of a table."""
-    folder = write_streams(streams_folder(), workload.data)
+    data = workload.data
+    longer = replace(data, rows=_LONGER * data.rows, files=_LONGER * data.files)
+    workload = replace(workload, data=longer, warm_up=(_LONGER - 2) * data.files)
+    folder = write_streams(streams_folder(), longer)
     yield "| | rows/s | rows/s a core | to one machine (×) | CPU of executors, µs a row | CPU of the driver, µs a row |"
     yield "|---|---|---|---|---|---|"
-    local = _steady(_on_this_machine(workload, folder, workload.partitions, by_files=True), workload)
-    own = local.micros_a_row("jvm", "python")
-    base = 1e6 / own
-    yield f"| `local[2]` | {local.rate:,.0f} | {base:,.0f} | 1 | {own:.2f} | |"
+    local = _steady(_on_this_machine(workload, folder, workload.partitions, by_files=True), [], workload)
+    base = local.rate / _CORES_HERE
+    yield f"| `local[2]` | {local.rate:,.0f} | {base:,.0f} | 1 | {local.micros_a_row('jvm', 'python'):.2f} | |"
     for each in executors:
-        steady = _on_cluster(workload, folder, each)
+        files = max(each // len(data.sides), 1)  # of a stream in a batch, so that each executor has one to read
+        folder = write_streams(streams_folder(), replace(longer, files=files * longer.files))
+        found = _on_cluster(workload, folder, each, _CORES, buckets=buckets, files=files)
+        steady = _steady(*found, workload)
         of_core = steady.rate / (each * _CORES)
         executing = steady.micros_a_row("executors")
         yield (
             f"| {each} of half a core | {steady.rate:,.0f} | {of_core:,.0f} | {of_core / base:.2f} | {executing:.2f} | "
             f"{steady.micros_a_row('jvm', 'python'):.2f} |"
         )
+
+
+def of_losses(workload: Workload, rows: Sequence[int]) -> Iterator[str]:
+    """Measure what the loss of an executor delays, with batches of so many rows a side; yield the lines of a table."""
+    yield "| rows a batch | median batch, s | batch of the loss, s | late, s | late, batches |"
+    yield "|---|---|---|---|---|"
+    batches = _LOST_IN[-1] + _AFTERWARDS + 2
+    for each in rows:
+        sized = replace(workload, data=replace(workload.data, rows=each * batches, files=batches))
+        folder = write_streams(streams_folder(), sized.data)
+        found, _ = _on_cluster(sized, folder, len(_LOST_IN), None, kills=_LOST_IN)
+        if not all(found["killed"]) or len(found["killed"]) != len(_LOST_IN):
+            raise SystemExit(f"of {len(_LOST_IN)} executors, these were killed: {found['killed']}")
+        began = found["began"]
+        pace = statistics.median(
+            began[batch + 1] - began[batch]
+            for batch in range(_AFTERWARDS, len(began) - 1)
+            if not any(lost <= batch < lost + _AFTERWARDS for lost in _LOST_IN)
+        )
+        for lost in _LOST_IN:
+            late = began[lost + _AFTERWARDS] - began[lost] - _AFTERWARDS * pace
+            yield (
+                f"| {sized.data.rows_a_batch:,} | {pace:.1f} | {began[lost + 1] - began[lost]:.1f} | {late:.1f} | "
+                f"{late / pace:.1f} |"
+            )
 
 
 def of_model(workload: Workload, buckets: Sequence[int]) -> Iterator[str]:
@@ -145,24 +184,36 @@ def _modelled(workload: Workload, buckets: int, tasks: int) -> Costs:
 
 def _on_this_machine(workload: Workload, folder: Path, buckets: int, *, by_files: bool) -> dict[str, Any]:
     path = "files" if by_files else "shuffle"
-    arguments = [workload.name, str(workload.data.rows), str(folder), str(buckets), path]
+    arguments = [workload.name, str(workload.data.rows), str(folder), str(buckets), path, "1"]
     command = [sys.executable, "-m", "benchmarks.scale.query", *arguments]
     return _checked(output_of(command, "watersmeet", workload.name), workload, folder)
 
 
-def _on_cluster(workload: Workload, folder: Path, executors: int) -> Steady:
+def _on_cluster(
+    workload: Workload,
+    folder: Path,
+    executors: int,
+    cores: float | None,
+    *,
+    buckets: int | None = None,
+    files: int = 1,
+    kills: Sequence[int] = (),
+) -> tuple[dict[str, Any], Used]:
+    """Return what a run said, and the CPU seconds that its executors had used by which time."""
     with tempfile.TemporaryDirectory(prefix="watersmeet-scale-") as scratch:
         logs = Path(scratch)
         shutil.copytree(folder, logs / "shared" / folder.name)
-        arguments = [workload.name, str(workload.data.rows), f"/dev/shm/shared/{folder.name}", str(2 * executors)]
+        where, rows = f"/dev/shm/shared/{folder.name}", str(workload.data.rows)
+        arguments = [workload.name, rows, where, str(buckets or executors), "shuffle", str(files), *map(str, kills)]
         module = "benchmarks.scale.query"
-        ran = run_in_cluster(logs, module, *arguments, "shuffle", executors=executors, with_store=False, cores=_CORES)
+        ran = run_in_cluster(logs, module, *arguments, executors=executors, with_store=False, cores=cores)
         if ran.returncode:
             raise SystemExit(f"{workload.name} failed on {executors} executors:\n{ran.stdout}{ran.stderr[-4000:]}")
         found = _checked(ran.stdout, workload, folder)
+        if cores is None:
+            return found, []
         lines = (json.loads(line) for line in (logs / "cpu.jsonl").read_text().splitlines())
-        used = [(line.pop("at"), sum(line.values())) for line in lines]
-    return _steady(found, workload, used)
+        return found, [(line.pop("at"), sum(line.values())) for line in lines]
 
 
 def _checked(output: str, workload: Workload, folder: Path) -> dict[str, Any]:
@@ -174,13 +225,13 @@ def _checked(output: str, workload: Workload, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _steady(found: Mapping[str, Any], workload: Workload, executors: Sequence[tuple[float, float]] = ()) -> Steady:
+def _steady(found: Mapping[str, Any], executors: Used, workload: Workload) -> Steady:
     batches = slice(workload.warm_up, workload.data.files - 1)
     times = found["batch_ms"][batches]
     began, ended = found["began"][batches.start], found["began"][batches.stop]
     cpu = {part: [(at, each[number]) for at, *each in found["used"]] for number, part in enumerate(("jvm", "python"))}
     if executors:
-        cpu["executors"] = list(executors)
+        cpu["executors"] = executors
     return Steady(
         len(times),
         workload.data.rows_a_batch * len(times),
@@ -199,17 +250,20 @@ def _at(samples: Sequence[tuple[float, float]], at: float) -> float:
 def main() -> None:
     """Measure what the arguments say, and print a table."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("kind", choices=["buckets", "executors", "model"])
+    arguments.add_argument("kind", choices=["buckets", "executors", "loss", "model"])
     arguments.add_argument("counts", nargs="*", type=count, metavar="COUNT")
     arguments.add_argument("--workload", type=workload_name, default="inner", metavar="NAME")
     arguments.add_argument("--rows", type=count, help="rows per side (default: those of the workload)")
+    arguments.add_argument("--buckets", type=count, help="buckets of a cluster (default: one for each executor)")
     arguments.add_argument("--shuffle", action="store_true", help="send payloads through Spark, as on a cluster")
     options = arguments.parse_args()
     workload = workload_of(arguments, options.workload, options.rows)
     if options.kind == "buckets":
         lines = of_buckets(workload, options.counts or _BUCKETS, by_files=not options.shuffle)
     elif options.kind == "executors":
-        lines = of_executors(workload, options.counts or _EXECUTORS)
+        lines = of_executors(workload, options.counts or _EXECUTORS, options.buckets)
+    elif options.kind == "loss":
+        lines = of_losses(workload, options.counts or _LOSSES)
     else:
         lines = of_model(workload, options.counts or _MODELLED)
     for line in lines:

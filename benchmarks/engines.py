@@ -73,10 +73,11 @@ def _define(session: Any, workload: Workload, folder: Path, kafka: Kafka | None)
         session.sql(definition)
 
 
-def definitions(workload: Workload, folder: Path, kafka: Kafka | None = None) -> list[str]:
+def definitions(workload: Workload, folder: Path, kafka: Kafka | None = None, *, files: int = 1) -> list[str]:
     """Return the CREATE statements for the streams and tables of a workload.
 
-    Their rows are in files in ``folder``, or in topics if the workload is one over Kafka.
+    Their rows are in files in ``folder``, of which a batch takes so many; or in topics, if the workload is one over
+    Kafka.
     """
     found = []
     for side in workload.data.sides:
@@ -89,7 +90,7 @@ def definitions(workload: Workload, folder: Path, kafka: Kafka | None = None) ->
         if kafka is not None:
             options = stream_options(workload, side, kafka)
         else:
-            options["max_files_per_trigger"] = "1"
+            options["max_files_per_trigger"] = str(files)
         watermark = f"WATERMARK FOR {side}_ts AS {side}_ts - INTERVAL '1' SECOND"
         keyed = side in workload.primary_keys or side in workload.versioned
         key = f", PRIMARY KEY ({side}_key)" if keyed else ""

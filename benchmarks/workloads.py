@@ -146,7 +146,22 @@ def _without_windows(way: str, how: str, multi_join: str, flink: str) -> Workloa
 
 def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how: str | None, **more: Any) -> Workload:
     sql, batch = _pairs(kind, seconds)
+    if not kind:
+        batch = _by_pieces(batch, seconds)
     return Workload(name, title, data, sql, batch, _by_spark(how, seconds) if how else None, **more)
+
+
+def _by_pieces(batch: str, seconds: float) -> str:
+    """Return the SQL of an inner join that joins by pieces of time as well.
+
+    By the key alone, DuckDB would compare all rows of a key with each other.
+    """
+    left = f"SELECT *, epoch_us(l_ts) // {round(seconds * 1_000_000)} AS piece FROM l"
+    right = left.replace("l_ts", "r_ts").replace("FROM l", "FROM r")
+    near = f"SELECT * REPLACE (unnest([piece - 1, piece, piece + 1]) AS piece) FROM ({right})"
+    columns, joined = batch.split(" FROM l ")
+    _, condition = joined.split(" ON ")
+    return f"{columns} FROM ({left}) AS l JOIN ({near}) AS r ON l.piece = r.piece AND {condition}"
 
 
 def _ordered(name: str, algorithm: str, keys: int = 100_000) -> Workload:
@@ -160,19 +175,9 @@ def _ordered(name: str, algorithm: str, keys: int = 100_000) -> Workload:
 
 
 def _hot(name: str, skew: str) -> Workload:
-    """Return a join with a hot key, whose rows are spread or not.
-
-    DuckDB joins by pieces of time as well: by the key alone it would compare all rows of a hot key with each other.
-    """
-    seconds = 0.1
-    workload = _windowed(name, f"inner, ±100 ms, 10% on one key, {skew}", _HOT, "", seconds, "inner")
-    left = f"SELECT *, epoch_us(l_ts) // {round(seconds * 1_000_000)} AS piece FROM l"
-    right = left.replace("l_ts", "r_ts").replace("FROM l", "FROM r")
-    near = f"SELECT * REPLACE (unnest([piece - 1, piece, piece + 1]) AS piece) FROM ({right})"
-    columns, joined = workload.batch.split(" FROM l ")
-    _, condition = joined.split(" ON ")
-    batch = f"{columns} FROM ({left}) AS l JOIN ({near}) AS r ON l.piece = r.piece AND {condition}"
-    return replace(workload, sql=f"{workload.sql} SETTINGS skew = '{skew}'", batch=batch)
+    """Return a join with a hot key, whose rows are spread or not."""
+    workload = _windowed(name, f"inner, ±100 ms, 10% on one key, {skew}", _HOT, "", 0.1, "inner")
+    return replace(workload, sql=f"{workload.sql} SETTINGS skew = '{skew}'")
 
 
 #: The JVM compiles during the first ten batches or so; workloads to compare with ``inner`` have as many batches.

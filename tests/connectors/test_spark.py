@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet
 from watersmeet.errors import ConfigError
-from watersmeet.session.spark import _default_master, _sockets, launch_jvm, settings_for
+from watersmeet.session.spark import _default_master, _new_settings, _sockets, launch_jvm, settings_for
 
 pytestmark = pytest.mark.spark
 
@@ -95,6 +97,47 @@ def test_what_spark_submit_was_told_stands(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert _default_master() == ""
     assert "spark.driver.host" not in settings_for({"spark.master": ""})
+
+
+def test_what_spark_defaults_say_stands_unless_the_program_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    of_cluster = _new_settings((), "spark://host:7077", {})
+    assert of_cluster["spark.shuffle.compress"] == "false"
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.ui.enabled true\n\nspark.shuffle.compress  true \nspark.app.name=of = the team\n"
+        "spark.sql.session.timeZone: Europe/Berlin\nspark.master yarn\nspark.executor.memory 2g\n"
+    )
+    changed = {"spark.shuffle.compress": "true", "spark.app.name": "of = the team"}
+    mine = {"spark.sql.session.timeZone": "Europe/Paris"}
+    assert _new_settings((), "spark://host:7077", mine) == {**of_cluster, **changed, **mine}
+
+
+SUBMITTED = """
+import watersmeet
+spark = watersmeet.connect().spark
+print({name: spark.conf.get(f"spark.{name}") for name in ("sql.session.timeZone", "app.name", "ui.enabled", "master")})
+"""
+
+
+@pytest.mark.slow
+def test_what_spark_submit_sets_stands(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(SUBMITTED)
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    told = ["--master", "local[1]", "--name", "mine", "--conf", "spark.sql.session.timeZone=Europe/Berlin"]
+    run = subprocess.run(
+        [submit, *told, "job.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    found = {"sql.session.timeZone": "Europe/Berlin", "app.name": "mine", "ui.enabled": "false", "master": "local[1]"}
+    assert str(found) in run.stdout, run.stderr[-4000:]
 
 
 def test_a_master_that_is_none() -> None:

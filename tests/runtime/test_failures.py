@@ -190,6 +190,11 @@ def test_a_session_whose_jvm_has_ended_says_so(monkeypatch: pytest.MonkeyPatch) 
             "the disk of /d/x holds all",
             "free some space, or raise the quota",
         ),
+        (
+            "Unable to clear output directory file:/out/_staging-q-1 prior to writing to it.",
+            "/out/_staging-q-1, which an earlier attempt has left, cannot be deleted: its disk is read-only, or",
+            "make it writable",
+        ),
     ],
 )
 def test_a_disk_that_takes_nothing_is_named(text: str, message: str, hint: str) -> None:
@@ -230,6 +235,11 @@ CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
             "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c/spark is inconsistent.",
             "",
             "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c/spark is inconsistent.",
+        ),
+        (
+            "java.io.EOFException",
+            f"java.io.EOFException\n\tat {CHECKPOINTING}.StateStoreChangelogReaderV2.x(S.scala)",
+            "a file ends too early",
         ),
     ],
 )

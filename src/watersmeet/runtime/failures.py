@@ -71,6 +71,8 @@ _STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s
 _DISK = re.compile(
     r"(?:(/[^\s:'\"()]+)[^\n/]{0,80})?(No space left on device|Read-only file system|Disk quota exceeded)"
 )
+# What Spark says if Hadoop cannot delete what an earlier attempt has left; Hadoop does not say why.
+_NOT_EMPTIED = re.compile(r"Unable to clear output directory (?:file:)?(\S+) prior to writing")
 _LOST_BLOCK = re.compile(r"(?:NoSuchFile|FileNotFound)Exception: (/\S*/blockmgr-[^\s:]+)")
 _DISK_STATES = {
     "No space left on device": ("is full", "free some space"),
@@ -148,7 +150,7 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         )
     if (known := known_error(text)) is not None:
         return known
-    if (full := disk_failure(text)) is not None:
+    if (full := disk_failure(text) or _not_emptied(text)) is not None:
         what, then = full
         return ConnectorError(
             f"query {name} failed: {what}",
@@ -212,6 +214,8 @@ def damage_of(text: str, whole: str) -> str:
     """The file that is damaged, where Spark's text names it, and what is wrong with it."""
     found = _STORED_FILE.search(whole)
     cause = re.sub(r"\s*\(for Object starting at.*|\s*SQLSTATE: .*", "", cause_of(text))
+    if cause == "java.io.EOFException":
+        cause = "a file ends too early"
     return f"{found[1]}: {cause}" if found and found[1] not in cause else cause
 
 
@@ -237,6 +241,15 @@ def disk_failure(text: str) -> tuple[str, str] | None:
         return None
     state, then = _DISK_STATES[found[2]]
     return f"the disk {f'of {found[1]} ' if found[1] else ''}{state} ({found[2]})", then
+
+
+def _not_emptied(text: str) -> tuple[str, str] | None:
+    """What is wrong with a folder of results, and what to do, if it could not be emptied."""
+    found = _NOT_EMPTIED.search(text)
+    if found is None:
+        return None
+    left = f"{found[1]}, which an earlier attempt has left,"
+    return f"{left} cannot be deleted: its disk is read-only, or it belongs to another user", "make it writable"
 
 
 def text_of(error: BaseException) -> str:

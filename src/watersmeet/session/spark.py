@@ -24,6 +24,7 @@ from watersmeet.runtime.real_time.spark_needs import PIPELINED
 from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, LOOPBACK, not_started, silence_end_of_jvm, start_jvm
 from watersmeet.session.jvm_names import keep_names
+from watersmeet.session.spark_configuration import configured
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -123,6 +124,8 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
     else:
         # these stand before the user's own, in spark.executor.extraJavaOptions
         settings["spark.executor.defaultJavaOptions"] = " ".join(AVRO_LIMITS)
+        # to compress what is sent takes a fifth of all that the JVMs do
+        settings["spark.shuffle.compress"] = "false"
         if cores := cores_of_local_cluster(master):
             settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = LOOPBACK
             settings["spark.sql.shuffle.partitions"] = str(cores)
@@ -166,6 +169,8 @@ def _check_worker_python(command: str) -> None:
 
 def _new_settings(packages: Iterable[str], master: str | None, config: Mapping[str, str]) -> dict[str, str]:
     settings = settings_for({"spark.master": master or _default_master(), **config})
+    mine = {"spark.master", *config}
+    settings |= {name: value for name, value in configured().items() if name in settings and name not in mine}
     if wanted := coordinates(packages):
         settings.setdefault("spark.jars.packages", ",".join(wanted))
     return settings
