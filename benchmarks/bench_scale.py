@@ -17,7 +17,7 @@ batch query.  Needs Linux, and root for the CPU shares.
 
 Loss: three executors on such hosts, without shares of CPU, each of which is killed amid a batch, one after the other;
 each ROWS is the number of rows per side in a batch.  What is late is by how much the next five batches begin later
-than at the usual pace.
+than at the usual pace.  Spark runs tasks once, then with ``spark.speculation``.
 
 Model: no Spark; the engine's own packing and steps for so many buckets, a tenth as many executors of four cores, and
 2,000 rows a bucket and batch.  What Spark takes for a task is assumed (``_SPARK``).
@@ -26,12 +26,13 @@ Model: no Spark; the engine's own packing and steps for so many buckets, a tenth
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,14 @@ _BUCKETS = (2, 8, 32, 128, 512)
 _EXECUTORS = (1, 2, 4)
 _CORES_HERE, _CORES, _LONGER = 2, 0.5, 5
 _LOSSES, _LOST_IN, _AFTERWARDS = (200_000, 1_000_000), (12, 18, 24), 5
+#: A task that takes twice as long as half of the others, and a second, is run on another executor as well.
+_SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "2",
+    "spark.speculation.minTaskRuntime": "1s",
+}
 
 #: CPU seconds used by a time.
 Used = list[tuple[float, float]]
@@ -118,27 +127,30 @@ def of_executors(workload: Workload, executors: Sequence[int], buckets: int | No
 
 def of_losses(workload: Workload, rows: Sequence[int]) -> Iterator[str]:
     """Measure what the loss of an executor delays, with batches of so many rows a side; yield the lines of a table."""
-    yield "| rows a batch | median batch, s | batch of the loss, s | late, s | late, batches |"
-    yield "|---|---|---|---|---|"
+    yield "| rows a batch | speculation | median batch, s | batches of the losses, s | late, s | late, batches |"
+    yield "|---|---|---|---|---|---|"
     batches = _LOST_IN[-1] + _AFTERWARDS + 2
     for each in rows:
         sized = replace(workload, data=replace(workload.data, rows=each * batches, files=batches))
         folder = write_streams(streams_folder(), sized.data)
-        found, _ = _on_cluster(sized, folder, len(_LOST_IN), None, kills=_LOST_IN)
-        if not all(found["killed"]) or len(found["killed"]) != len(_LOST_IN):
-            raise SystemExit(f"of {len(_LOST_IN)} executors, these were killed: {found['killed']}")
-        began = found["began"]
-        pace = statistics.median(
-            began[batch + 1] - began[batch]
-            for batch in range(_AFTERWARDS, len(began) - 1)
-            if not any(lost <= batch < lost + _AFTERWARDS for lost in _LOST_IN)
-        )
-        for lost in _LOST_IN:
-            late = began[lost + _AFTERWARDS] - began[lost] - _AFTERWARDS * pace
+        for settings in ({}, _SPECULATION):
+            found, _ = _on_cluster(sized, folder, len(_LOST_IN), None, kills=_LOST_IN, settings=settings)
+            if not all(found["killed"]) or len(found["killed"]) != len(_LOST_IN):
+                raise SystemExit(f"of {len(_LOST_IN)} executors, these were killed: {found['killed']}")
+            began = found["began"]
+            lasted = [ended - start for start, ended in itertools.pairwise(began)]
+            usual = [not any(lost <= batch < lost + _AFTERWARDS for lost in _LOST_IN) for batch in range(len(lasted))]
+            pace = statistics.median(itertools.compress(lasted[_AFTERWARDS:], usual[_AFTERWARDS:]))
+            late = [began[lost + _AFTERWARDS] - began[lost] - _AFTERWARDS * pace for lost in _LOST_IN]
             yield (
-                f"| {sized.data.rows_a_batch:,} | {pace:.1f} | {began[lost + 1] - began[lost]:.1f} | {late:.1f} | "
-                f"{late / pace:.1f} |"
+                f"| {sized.data.rows_a_batch:,} | {'on' if settings else 'off'} | {pace:.1f} | "
+                f"{_listed(lasted[lost] for lost in _LOST_IN)} | {_listed(late)} | "
+                f"{_listed(each / pace for each in late)} |"
             )
+
+
+def _listed(figures: Iterable[float]) -> str:
+    return ", ".join(f"{each:.1f}" for each in figures)
 
 
 def of_model(workload: Workload, buckets: Sequence[int]) -> Iterator[str]:
@@ -198,6 +210,7 @@ def _on_cluster(
     buckets: int | None = None,
     files: int = 1,
     kills: Sequence[int] = (),
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], Used]:
     """Return what a run said, and the CPU seconds that its executors had used by which time."""
     with tempfile.TemporaryDirectory(prefix="watersmeet-scale-") as scratch:
@@ -205,6 +218,7 @@ def _on_cluster(
         shutil.copytree(folder, logs / "shared" / folder.name)
         where, rows = f"/dev/shm/shared/{folder.name}", str(workload.data.rows)
         arguments = [workload.name, rows, where, str(buckets or executors), "shuffle", str(files), *map(str, kills)]
+        arguments += [f"{name}={value}" for name, value in (settings or {}).items()]
         module = "benchmarks.scale.query"
         ran = run_in_cluster(logs, module, *arguments, executors=executors, with_store=False, cores=cores)
         if ran.returncode:

@@ -14,6 +14,7 @@ from watersmeet import filesystems
 from watersmeet.filesystems import (
     delta_options,
     filesystem_of,
+    in_words,
     is_object_store,
     is_unreachable,
     reason_of,
@@ -159,6 +160,10 @@ DELTA = (
 )
 HADOOP = "org.apache.hadoop.fs.s3a.AWSClientIOException: getFileStatus on s3a://lake/t: "
 S3 = "software.amazon.awssdk.services.s3.model.S3Exception: x (Service: S3, Status Code: "
+CUT = (
+    'Cannot invoke "java.lang.Long.longValue()" because the return value of '
+    '"software.amazon.awssdk.services.s3.model.HeadObjectResponse.contentLength()" is null'
+)
 SDK = "software.amazon.awssdk.core.exception.SdkClientException: "
 
 
@@ -173,6 +178,7 @@ SDK = "software.amazon.awssdk.core.exception.SdkClientException: "
         f"{DELTA}Server returned non-2xx status code\n  \x1b[31m↳\x1b[0m 503 Service Unavailable",
         f"{HADOOP}{SDK}Unable to execute HTTP request: Connect to store:9000 failed: Connection refused",
         f"{HADOOP}{S3}503, Request ID: 1)",
+        CUT,
         "org.apache.hadoop.ipc.RemoteException(org.apache.hadoop.hdfs.server.namenode.SafeModeException): no",
     ],
 )
@@ -194,6 +200,11 @@ def test_a_store_that_does_not_answer(text: str) -> None:
 )
 def test_a_store_that_refuses_and_what_is_no_store(text: str) -> None:
     assert not is_unreachable(text)
+
+
+def test_an_answer_that_ends_amid_its_headers_is_told_in_words() -> None:
+    assert in_words(f"a: {CUT}") == "a: the store's answer was broken off"
+    assert in_words("no") == "no"
 
 
 def test_the_reason_in_a_few_words() -> None:

@@ -1,6 +1,6 @@
 """Runs one workload once, on this machine or on a cluster, and says when its batches ended and what they cost.
 
-    python -m benchmarks.scale.query WORKLOAD ROWS FOLDER BUCKETS PATH FILES [BATCH...]
+    python -m benchmarks.scale.query WORKLOAD ROWS FOLDER BUCKETS PATH FILES [BATCH...] [SETTING=VALUE...]
 
 PATH is ``files`` (large payloads are files, as on one machine) or ``shuffle`` (they go through Spark, as on a cluster).
 A batch takes so many FILES of each stream.  On a cluster, ``CLUSTER_MASTER`` names its master, and FOLDER is one that
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,13 +32,20 @@ _AMID_SECONDS = 0.3
 
 
 def run(
-    workload: Workload, folder: Path, buckets: int, *, by_files: bool, files: int = 1, kills: Sequence[int] = ()
+    workload: Workload,
+    folder: Path,
+    buckets: int,
+    *,
+    by_files: bool,
+    files: int = 1,
+    kills: Sequence[int] = (),
+    settings: Mapping[str, str],
 ) -> dict[str, Any]:
     """Run the workload to the end of its input; amid each batch of ``kills`` an executor is killed."""
     import watersmeet
 
     master = os.environ.get("CLUSTER_MASTER")
-    config = {**SETTINGS, "spark.sql.shuffle.partitions": str(buckets)}
+    config = {**SETTINGS, "spark.sql.shuffle.partitions": str(buckets), **settings}
     if master is not None:
         own = {"spark.driver.host": os.environ["SPARK_LOCAL_IP"], "spark.executor.memory": "700m"}
         config |= {**own, "spark.driver.memory": "2g"}
@@ -111,14 +118,15 @@ def _seconds(timestamp: str) -> float:
 
 def main() -> None:
     """Run what the arguments say."""
-    name, rows, folder, buckets, path, files, *kills = sys.argv[1:]
+    name, rows, folder, buckets, path, files, *more = sys.argv[1:]
     found = run(
         WORKLOADS[name].of_rows(int(rows)),
         Path(folder),
         int(buckets),
         by_files=path == "files",
         files=int(files),
-        kills=[int(batch) for batch in kills],
+        kills=[int(each) for each in more if "=" not in each],
+        settings=dict(each.split("=") for each in more if "=" in each),
     )
     print(json.dumps(found))
 

@@ -28,6 +28,8 @@ _settings: dict[str, str] = {}
 _S3 = re.compile(r"s3[an]?://([^/?#@]+)(?:/+(?!.*\?(?:region|scheme|endpoint_override)=)(.*))?", re.DOTALL)
 _AWS = re.compile(r"(?:https?://)?s3[.-]([a-z]{2}[a-z0-9-]*-\d)\.amazonaws\.com(?:\.cn)?/?")
 #: What Arrow, Hadoop and the package deltalake say of a store that does not answer, or that asks to come back later.
+#: Amazon's client fails so where an answer ends amid its headers.
+_CUT_ANSWER = r"Cannot invoke \S+ because the return value of \S*\.services\.s3\.model\.\w+Response\.\w+\(\)\S* is null"
 _UNREACHABLE = re.compile(
     r"AWS Error (?:NETWORK_CONNECTION|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|SLOW_DOWN|THROTTLING|REQUEST_TIMEOUT)"
     r"|AWS Error \w+ \(HTTP status (?:5\d\d|429)\)"
@@ -36,6 +38,7 @@ _UNREACHABLE = re.compile(
     r"|Service: S3, Status Code: (?:5\d\d|429)\b|Premature end of (?:Content-Length|chunk)"
     r"|Generic \w+ error(?s:.*)(?:error sending request|end of file before message|connection closed before message"
     r"|error decoding response body|status code\W(?s:.*)\b(?:5\d\d|429) )"
+    rf"|{_CUT_ANSWER}"
 )
 _REASON = re.compile(r"Connection refused|Connection reset|timed out|(?:HTTP status|Status Code:) \d+", re.IGNORECASE)
 #: What the package deltalake calls arguments of Arrow's file system.
@@ -75,6 +78,11 @@ def reason_of(text: str) -> str:
     """The reason why a file system did not answer, in a few words; empty if the text has none that is known."""
     found = _REASON.search(text)
     return "" if found is None else found[0]
+
+
+def in_words(said: str) -> str:
+    """What a client said, in words where it was none for people."""
+    return re.sub(_CUT_ANSWER, "the store's answer was broken off", said)
 
 
 def filesystem_of(path: str) -> tuple[pyarrow.fs.FileSystem, str]:

@@ -27,9 +27,17 @@ ENDED = failure(
 )
 
 
-def test_a_command_that_is_said_to_have_been_ended_is_followed_by_two_runs() -> None:
+#: An answer of a store that was broken off amid its headers reads as the list of an empty folder.
+ABSENT = failure(
+    "java.io.FileNotFoundException: No such file or directory: s3a://lake/q/spark/sources/0\n"
+    "\tat org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.listBatches(HDFSMetadataLog.scala:1)"
+)
+
+
+@pytest.mark.parametrize("error", [ENDED, ABSENT])
+def test_what_may_pass_is_followed_by_two_runs(error: Exception) -> None:
     host = micro_batches()
-    assert [host.starts_again(ENDED) for _ in range(3)] == [True, True, False]
+    assert [host.starts_again(error) for _ in range(3)] == [True, True, False]
 
 
 def test_what_is_reported_after_them_may_pass_too() -> None:
@@ -46,6 +54,15 @@ def test_a_batch_between_them_counts_anew() -> None:
         host.has_run({})
 
 
-@pytest.mark.parametrize("stack", ["ExitCodeException exitCode=1: no such file", "java.io.IOException: 143", ""])
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "ExitCodeException exitCode=1: no such file",
+        "java.io.IOException: 143",
+        str(vars(ABSENT)["_stackTrace"]).replace("s3a://lake", "file:/lake"),
+        "java.io.FileNotFoundException: No such file or directory: s3a://lake/in/1.json\n\tat a.B(B.java)",
+        "",
+    ],
+)
 def test_nothing_else_is(stack: str) -> None:
     assert not micro_batches().starts_again(failure(stack))

@@ -21,7 +21,7 @@ from watersmeet.errors import (
     SinkOutageError,
     WatersmeetError,
 )
-from watersmeet.filesystems import is_unreachable, reason_of
+from watersmeet.filesystems import in_words, is_unreachable, reason_of
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ _LOST_FILE = re.compile(
 )
 # What cannot be written was never stored.
 _UNWRITTEN = "[STREAMING_CHECKPOINT_LOG_WRITE_FAILURE"
+_ABSENT = re.compile(r"No such file or directory: s3a?://")
 _STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s:'\".])")
 # What Java, Python, DuckDB and Delta say of a disk that takes nothing more, most with a path before it.
 _DISK = re.compile(
@@ -160,7 +161,7 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         kind = SinkOutageError if _KAFKA_WRITERS.search(text) else OutageError
         waits_for = f"a file system: {reason_of(text)}" if is_unreachable(text) and reason_of(text) else ""
         hint = _RESUME[0].upper() + _RESUME[1:]
-        return kind(f"query {name} failed: {cause_of(text)}", hint=hint, waits_for=waits_for)
+        return kind(f"query {name} failed: {in_words(cause_of(text))}", hint=hint, waits_for=waits_for)
     if _is_end_of_jvm(error, text):
         return LostProcessError(
             f"query {name} ended: Spark's JVM has ended",
@@ -232,6 +233,14 @@ def is_of_this_machine(error: BaseException) -> bool:
 def is_of_ended_command(error: BaseException) -> bool:
     """Whether a command that Hadoop ran for a file was reported as ended by SIGTERM; the next may do."""
     return _ENDED_COMMAND.search(_raised_with_stack(error)) is not None
+
+
+def is_of_absence(error: BaseException) -> bool:
+    """Whether an object store said that a file of a checkpoint is not there; it may have been an answer cut short.
+
+    A list whose answer ends amid its headers reads as an empty one.
+    """
+    return _ABSENT.search(text := _raised_with_stack(error)) is not None and is_of_damage(text)
 
 
 def disk_failure(text: str) -> tuple[str, str] | None:

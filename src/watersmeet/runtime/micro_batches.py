@@ -16,7 +16,7 @@ from watersmeet.runtime.buckets import buckets_of
 from watersmeet.runtime.checkpoint_files import plain_renames
 from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.exchange import BATCHES_BEFORE
-from watersmeet.runtime.failures import is_of_ended_command, planning
+from watersmeet.runtime.failures import is_of_absence, is_of_ended_command, planning
 from watersmeet.runtime.job import Job, Run, batch_key
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.memory_setting import memory_setting
@@ -114,9 +114,9 @@ class MicroBatches:
         return self._write_error or error
 
     def starts_again(self, error: Exception) -> bool:
-        """Whether a command of the file system was ended, not too often in a row: all else Spark has tried again."""
+        """Whether a file system failed in a way that passes, not too often in a row: all else Spark has tried again."""
         self._failures += 1
-        return is_of_ended_command(error) and self._failures < _MOST_RUNS
+        return (is_of_ended_command(error) or is_of_absence(error)) and self._failures < _MOST_RUNS
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         plan = self._plan

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import ConnectorError, OutageError
-from watersmeet.filesystems import is_object_store, is_unreachable, reason_of
+from watersmeet.filesystems import in_words, is_object_store, is_unreachable, reason_of
 from watersmeet.runtime.failures import disk_failure
 
 P = ParamSpec("P")
@@ -55,7 +55,7 @@ def _as_connector_error(
             if exception.getClass().getName() == _CHECKSUM_FAILURE:
                 raise DamagedFileError(f"{path} does not match the checksum that was stored beside it") from None
             reason = str(exception.toString()).partition(": ")[2] or str(exception.toString())
-            said = f"{path} cannot be used: {reason.splitlines()[0]}"
+            said = f"{path} cannot be used: {in_words(reason.splitlines()[0])}"
             if is_unreachable(str(error)):
                 known = reason_of(str(error))
                 raise OutageError(said, waits_for=f"{path}: {known}" if known else "") from None
