@@ -50,19 +50,23 @@ _KINDS: dict[str, Callable[[Path], list[Path]]] = {
 _HOW = ("deleted", "emptied", "cut short", "changed by a bit")
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A file as it was, with Hadoop's checksum beside it."""
+@dataclass(slots=True)
+class Kept:
+    """A file as it was, with Hadoop's checksum beside it; ``damaged`` is what it is now (None: it is gone)."""
 
     path: Path
     contents: dict[Path, bytes]
+    damaged: bytes | None = None
 
     @staticmethod
-    def of(path: Path) -> _Kept:
+    def of(path: Path) -> Kept:
         files = (path, path.with_name(f".{path.name}.crc"))
-        return _Kept(path, {file: file.read_bytes() for file in files if file.is_file()})
+        return Kept(path, {file: file.read_bytes() for file in files if file.is_file()})
 
     def restore(self) -> None:
+        """Put the file back; not if a job has written it anew, which nobody would replace by an old copy."""
+        if (self.path.read_bytes() if self.path.exists() else None) != self.damaged:
+            return
         for path, content in self.contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -72,7 +76,8 @@ class _Kept:
             path.unlink()
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
-        self.path.write_bytes(change(self.contents[self.path]))
+        self.damaged = change(self.contents[self.path])
+        self.path.write_bytes(self.damaged)
 
 
 def _damage(rig: Rig, kind: str) -> Hit | None:
@@ -83,7 +88,7 @@ def _damage(rig: Rig, kind: str) -> Hit | None:
     if not found:
         rig.start(job.name)
         return None
-    kept, how = _Kept.of(rig.drawn.choice(found)), rig.drawn.choice(_HOW)
+    kept, how = Kept.of(rig.drawn.choice(found)), rig.drawn.choice(_HOW)
     if how == "deleted":
         kept.delete()
     elif how == "emptied":
@@ -127,7 +132,7 @@ def _file_gone(rig: Rig, name: str) -> Hit:
     """Delete a file that a batch has planned to read, until the jobs have noticed; then put it back."""
     path = rig.load.path_of(name, rig.load.files)
     rig.load.feed()
-    kept = _Kept.of(path)
+    kept = Kept.of(path)
     is_over = until(6)
     Moment.BEGUN.wait(rig.workspace, rig.drawn, is_over)
     path.unlink(missing_ok=True)
@@ -144,14 +149,16 @@ def _damaged_parquet(rig: Rig, how: str) -> Hit:
     for job in jobs:
         rig.driver.stop(job.name)
     rig.load.feed()
-    kept = _Kept.of(path)
+    kept = Kept.of(path)
     if how == "cut short":
         kept.change(lambda content: content[: len(content) * 2 // 3])
     elif how == "emptied":
         kept.change(lambda _: b"")
     else:
         table = pq.read_table(path)
-        pq.write_table(table.set_column(1, "v", pa.array([f"text {v}" for v in table["v"].to_pylist()])), path)
+        other = pa.BufferOutputStream()
+        pq.write_table(table.set_column(1, "v", pa.array([f"text {v}" for v in table["v"].to_pylist()])), other)
+        kept.change(lambda _: bytes(other.getvalue()))
     _keep_age(rig, path)
     endings: list[Ending] = []
     for job in jobs:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import watersmeet
 from tests.chaos.__main__ import FAULTS
 from tests.chaos.campaign import Campaign, complaint
+from tests.chaos.damage import Kept
 from tests.chaos.driver import Here
 from tests.chaos.jobs import LEFT
 from tests.chaos.load import Load
@@ -79,6 +80,20 @@ def test_rows_of_a_seed_are_the_same_and_none_is_late(tmp_path: Path) -> None:
         for _, _, ts in rows:
             assert ts >= newest - 10
             newest = max(newest, ts)
+
+
+def test_what_was_damaged_is_put_back_unless_it_was_written_anew(tmp_path: Path) -> None:
+    deleted, cut, renewed = (tmp_path / name for name in ("deleted", "cut", "renewed"))
+    for path in (deleted, cut, renewed):
+        path.write_bytes(b"whole")
+    kept = [Kept.of(path) for path in (deleted, cut, renewed)]
+    kept[0].delete()
+    kept[1].change(lambda content: content[:2])
+    kept[2].delete()
+    renewed.write_bytes(b"newer")
+    for each in kept:
+        each.restore()
+    assert [path.read_bytes() for path in (deleted, cut, renewed)] == [b"whole", b"whole", b"newer"]
 
 
 def test_rows_in_another_order_are_the_same_rows(tmp_path: Path) -> None:

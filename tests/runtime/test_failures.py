@@ -92,6 +92,8 @@ def test_a_dead_worker_is_named_where_only_the_stack_tells_it() -> None:
         "Broken pipe", "java.io.IOException: Broken pipe\n\tat java.base/a.B(B)\n\tat org.apache.spark.api.python.C(C)"
     )
     assert isinstance(translate(error, "q"), LostProcessError)
+    ended = "java.io.EOFException\n\tat java.base/a.B(B)\n\tat org.apache.spark.sql.execution.python.streaming.C(C)"
+    assert isinstance(translate(streaming_error("", ended), "q"), LostProcessError)
     elsewhere = streaming_error("Broken pipe", "java.io.IOException: Broken pipe\n\tat org.postgresql.C(C)")
     assert translate(elsewhere, "q").message == "query q failed: Broken pipe"
 

@@ -43,7 +43,7 @@ _DEAD_WORKER = re.compile(
     r"(?:Python|driver) worker exited unexpectedly|Python daemon failed to launch worker|java\.io\.EOFException"
 )
 _BROKEN_PIPE = re.compile(
-    r"Exception: (?:Broken pipe|Connection reset|Stream closed)[^\n]*\n"
+    r"(?:Exception: (?:Broken pipe|Connection reset|Stream closed)[^\n]*|java\.io\.EOFException)\n"
     r"(?:\s+at java\.base/[^\n]*\n)*"
     r"\s+at org\.apache\.spark\.(?:api|sql\.execution|sql\.execution\.datasources\.v2)\.python\."
 )
