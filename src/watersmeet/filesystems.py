@@ -27,14 +27,18 @@ _settings: dict[str, str] = {}
 #: Arrow has a syntax of its own for keys and endpoints in a URI; such a URI is left to it.
 _S3 = re.compile(r"s3[an]?://([^/?#@]+)(?:/+(?!.*\?(?:region|scheme|endpoint_override)=)(.*))?", re.DOTALL)
 _AWS = re.compile(r"(?:https?://)?s3[.-]([a-z]{2}[a-z0-9-]*-\d)\.amazonaws\.com(?:\.cn)?/?")
-#: What Arrow, Hadoop and the package deltalake say of a store that does not answer, or that asks to come back later.
 #: Amazon's client fails so where an answer ends amid its headers.
-_CUT_ANSWER = r"Cannot invoke \S+ because the return value of \S*\.services\.s3\.model\.\w+Response\.\w+\(\)\S* is null"
+_CUT_ANSWER = (
+    r"(?:Cannot invoke \S+ because the return value of \S*\.services\.s3\.model\.\w+Response\.\w+\(\)\S* is null"
+    r"|Change detection policy requires ETag)"
+)
+#: What Arrow, Hadoop and the package deltalake say of a store that does not answer, or that asks to come back later.
 _UNREACHABLE = re.compile(
     r"AWS Error (?:NETWORK_CONNECTION|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|SLOW_DOWN|THROTTLING|REQUEST_TIMEOUT)"
     r"|AWS Error \w+ \(HTTP status (?:5\d\d|429)\)"
     r"|(?:org\.apache\.hadoop|software\.amazon\.awssdk)\.(?s:.*)(?:Connection refused|Connection reset|timed out"
-    r"|Unable to execute HTTP request|Status Code: (?:5\d\d|429)\b|NoRouteToHost|UnknownHost|SafeModeException)"
+    r"|Status Code: (?:5\d\d|429)\b|NoRouteToHost|UnknownHost|SafeModeException)"
+    r"|Unable to execute HTTP request|Premature EOF: expected \d+ bytes"
     r"|Service: S3, Status Code: (?:5\d\d|429)\b|Premature end of (?:Content-Length|chunk)"
     r"|Generic \w+ error(?s:.*)(?:error sending request|end of file before message|connection closed before message"
     r"|error decoding response body|status code\W(?s:.*)\b(?:5\d\d|429) )"
