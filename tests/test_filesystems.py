@@ -180,7 +180,7 @@ SDK = "software.amazon.awssdk.core.exception.SdkClientException: "
         f"{HADOOP}{S3}503, Request ID: 1)",
         CUT,
         "`s3a://lake/q/spark/sources/1/.1.tmp': Change detection policy requires ETag",
-        "Client error accessing s3://lake/q, failed with: Unable to execute HTTP request: The target server failed to r",
+        "Client error accessing s3://lake/q, failed with: Unable to execute HTTP request: The target server failed",
         "Job aborted.\nCaused by: java.io.EOFException: Premature EOF: expected 45 bytes, but got 0",
         "org.apache.hadoop.ipc.RemoteException(org.apache.hadoop.hdfs.server.namenode.SafeModeException): no",
     ],
