@@ -239,6 +239,11 @@ CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
             "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c/spark is inconsistent.",
         ),
         (
+            "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart streaming query",
+            "",
+            "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart streaming query",
+        ),
+        (
             "java.io.EOFException",
             f"java.io.EOFException\n\tat {CHECKPOINTING}.StateStoreChangelogReaderV2.x(S.scala)",
             "a file ends too early",

@@ -34,7 +34,10 @@ ABSENT = failure(
 )
 
 
-@pytest.mark.parametrize("error", [ENDED, ABSENT])
+EMPTY = failure("org.apache.spark.SparkRuntimeException: [STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot")
+
+
+@pytest.mark.parametrize("error", [ENDED, ABSENT, EMPTY])
 def test_what_may_pass_is_followed_by_two_runs(error: Exception) -> None:
     host = micro_batches()
     assert [host.starts_again(error) for _ in range(3)] == [True, True, False]

@@ -61,12 +61,13 @@ _UNREADABLE = re.compile(
     r"|ZipException|StreamCorrupted|UTFDataFormat|StringIndexOutOfBounds|Malformed|[Cc]orrupt"
 )
 _LOST_FILE = re.compile(
-    r"\[(?:STREAMING_CHECKPOINT_MISSING_METADATA_FILE|CHECKPOINT_FILE_CHECKSUM_\w+"
+    r"\[(?:STREAMING_CHECKPOINT_MISSING_METADATA_FILE|STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
+    r"|CHECKPOINT_FILE_CHECKSUM_\w+"
     r"|CANNOT_LOAD_STATE_STORE\.(?:CANNOT_READ|INVALID|UNEXPECTED_FILE|SNAPSHOT)\w*)\b"
 )
 # What cannot be written was never stored.
 _UNWRITTEN = "[STREAMING_CHECKPOINT_LOG_WRITE_FAILURE"
-_ABSENT = re.compile(r"No such file or directory: s3a?://")
+_ABSENT = re.compile(r"No such file or directory: s3a?://|\[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY\]")
 _STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s:'\".])")
 # What Java, Python, DuckDB and Delta say of a disk that takes nothing more, most with a path before it.
 _DISK = re.compile(
@@ -236,9 +237,9 @@ def is_of_ended_command(error: BaseException) -> bool:
 
 
 def is_of_absence(error: BaseException) -> bool:
-    """Whether an object store said that a file of a checkpoint is not there; it may have been an answer cut short.
+    """Whether an object store said that a file of a checkpoint is not there, or any place that the state is not.
 
-    A list whose answer ends amid its headers reads as an empty one.
+    It may have been an answer cut short: a list whose answer ends amid its headers reads as an empty one.
     """
     return _ABSENT.search(text := _raised_with_stack(error)) is not None and is_of_damage(text)
 
