@@ -109,10 +109,14 @@ def test_what_spark_defaults_say_stands_unless_the_program_says_otherwise(
     (tmp_path / "spark-defaults.conf").write_text(
         "# spark.ui.enabled true\n\nspark.shuffle.compress  true \nspark.app.name=of = the team\n"
         "spark.sql.session.timeZone: Europe/Berlin\nspark.master yarn\nspark.executor.memory 2g\n"
+        "spark.executor.defaultJavaOptions -Xss4m\nspark.driver.bindAddress 0.0.0.0\nspark.authenticate false\n"
     )
     changed = {"spark.shuffle.compress": "true", "spark.app.name": "of = the team"}
     mine = {"spark.sql.session.timeZone": "Europe/Paris"}
     assert _new_settings((), "spark://host:7077", mine) == {**of_cluster, **changed, **mine}
+    local = _new_settings((), "local[1]", {})
+    assert local["spark.driver.bindAddress"] == "127.0.0.1"
+    assert local["spark.authenticate"] == "true"
 
 
 SUBMITTED = """

@@ -27,6 +27,14 @@ from watersmeet.session.jvm_names import keep_names
 from watersmeet.session.spark_configuration import configured
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+#: What operators need, what limits hostile records, what keeps a local Spark on loopback: only ``config`` changes it.
+_OURS = (
+    "spark.python.daemon.module",
+    "spark.executor.defaultJavaOptions",
+    "spark.authenticate",
+    "spark.driver.host",
+    "spark.driver.bindAddress",
+)
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -169,7 +177,7 @@ def _check_worker_python(command: str) -> None:
 
 def _new_settings(packages: Iterable[str], master: str | None, config: Mapping[str, str]) -> dict[str, str]:
     settings = settings_for({"spark.master": master or _default_master(), **config})
-    mine = {"spark.master", *config}
+    mine = {"spark.master", *_OURS, *config}
     settings |= {name: value for name, value in configured().items() if name in settings and name not in mine}
     if wanted := coordinates(packages):
         settings.setdefault("spark.jars.packages", ",".join(wanted))
