@@ -55,6 +55,13 @@ def test_parentheses_that_change_nothing_do_not_make_another_group() -> None:
         "GROUP BY CASE WHEN (a.v = 1) THEN (a.n) ELSE 0 END"
     )
     assert "neither grouped" in refusal("SELECT a.v - (a.n - 1) AS x, count() FROM orders a GROUP BY (a.v - a.n) - 1")
+    twice = "SELECT count() FROM orders a GROUP BY CASE WHEN a.v = 1 THEN 2 END, CASE WHEN (a.v = 1) THEN ((2)) END"
+    assert plan(twice) == plan("SELECT count() FROM orders a GROUP BY CASE WHEN a.v = 1 THEN 2 END")
+
+
+@pytest.mark.parametrize("sets", ["ROLLUP(a.v > 1)", "CUBE(a.v > 1)", "GROUPING SETS((a.v > 1), ())"])
+def test_a_key_of_a_grouping_may_be_a_condition(sets: str) -> None:
+    assert "GROUP BY a.v > 1," in plan(f"SELECT a.v > 1 AS x, count() FROM orders a GROUP BY {sets}")
 
 
 def test_an_argument_that_spark_does_not_know_is_refused() -> None:
@@ -80,6 +87,12 @@ def test_a_delay_that_is_no_whole_number(delay: str) -> None:
     sql = f"CREATE STREAM s (sn BIGINT, WATERMARK FOR sn AS sn - {delay}) WITH (event_time_unit = 'row')"
     with pytest.raises(WatersmeetError):
         carry_out(sql)
+
+
+def test_a_setting_is_a_whole_number_or_a_float() -> None:
+    assert refusal("SELECT a.id FROM orders a SETTINGS buckets = 1e") == (
+        "found '1e', expected a string, a number, TRUE or FALSE after buckets ="
+    )
 
 
 @pytest.mark.parametrize("sql", ["SELECT {} AS x FROM orders a", "SELECT a.id FROM orders a SETTINGS buckets = {}"])

@@ -104,7 +104,7 @@ class _AggregateBinder:
         _refuse_nested(expression, "GROUP BY", item)
         _refuse_delta(expression)
         unnested = expression.unnest()
-        known = next((key.name for key in self.keys if key.expression == unnested), None)
+        known = next((key.name for key in self.keys if is_same(key.expression, unnested)), None)
         if known is not None:
             return known
         kind = self._type(unnested, item, "GROUP BY")

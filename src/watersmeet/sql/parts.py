@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -167,7 +169,9 @@ class PartsParser(QueryParser):
         sign = -1 if self._match(TokenType.DASH) else 1
         number = self._curr
         if self._match(TokenType.NUMBER):
-            return sign * (int(number.text) if number.text.isdigit() else float(number.text))
+            with suppress(ValueError):  # 1e is a number for the tokenizer
+                return sign * (int(number.text) if number.text.isdigit() else float(number.text))
+            self._retreat(self._index - 1)
         hint = f"write '{token.text}' in quotes" if is_word(token) else None
         raise self.unexpected(VALUE_CHOICES, after=f"{key} =", hint=hint)
 

@@ -183,6 +183,18 @@ class StrictParser(SparkParser):
             raise self.unexpected(["an expression"], after="GROUP BY")
         return group
 
+    # A key may be a condition; sqlglot takes none in CUBE, ROLLUP and GROUPING SETS.
+
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        kind = {TokenType.CUBE: exp.Cube, TokenType.ROLLUP: exp.Rollup}.get(self._curr.token_type)
+        if with_prefix or kind is None:
+            return super()._parse_cube_or_rollup(with_prefix)
+        self._advance()
+        return self.expression(kind(expressions=self._parse_wrapped_csv(self._parse_disjunction)))
+
+    def _parse_grouping_set(self) -> exp.Expr | None:
+        return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+
     def _parse_named_window(self) -> exp.Expr | None:
         start = self._index
         self._parse_id_var()
