@@ -186,8 +186,8 @@ class StrictParser(SparkParser):
     # A key may be a condition; sqlglot takes none in CUBE, ROLLUP and GROUPING SETS.
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
-        kind = {TokenType.CUBE: exp.Cube, TokenType.ROLLUP: exp.Rollup}.get(self._curr.token_type)
-        if with_prefix or kind is None:
+        kinds: dict[TokenType, type[exp.Cube | exp.Rollup]] = {TokenType.CUBE: exp.Cube, TokenType.ROLLUP: exp.Rollup}
+        if with_prefix or (kind := kinds.get(self._curr.token_type)) is None:
             return super()._parse_cube_or_rollup(with_prefix)
         self._advance()
         return self.expression(kind(expressions=self._parse_wrapped_csv(self._parse_disjunction)))
