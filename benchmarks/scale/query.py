@@ -126,7 +126,7 @@ def main() -> None:
         by_files=path == "files",
         files=int(files),
         kills=[int(each) for each in more if "=" not in each],
-        settings=dict(each.split("=") for each in more if "=" in each),
+        settings=dict(each.split("=", 1) for each in more if "=" in each),
     )
     print(json.dumps(found))
 

@@ -37,6 +37,8 @@ RECORD_COLUMNS = {
 }
 #: A row's place in its source, which a replay repeats.
 SEQUENCE = "_seq"
+#: How the name of that place ends where rows carry it; its last eight bytes number the rows of a task.
+CARRIED_SEQUENCE = ":$seq"
 #: What a frontier is kept for: a Kafka partition, or all of the source.
 PART = "_part"
 #: Why a row cannot be read (NULL: it can).

@@ -7,12 +7,14 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from watersmeet.columns import ID, WEIGHT
 from watersmeet.engine import cuts, frames
 from watersmeet.engine.cuts import in_pieces
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames, side_frames, side_rows
+from watersmeet.engine.row_hashes import in_one_order, of_values
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
@@ -94,6 +96,26 @@ def test_padded_rows_which_lack_the_key_come_with_their_retractions_by_their_ids
     for piece in found:
         assert set(Counter(row[ID] for row in piece if row["k"] is None).values()) <= {2}
     assert [sum(row["k"] == 7 for row in piece) for piece in found if any(row["k"] for row in piece)] == [10]
+
+
+def test_every_attempt_takes_the_same_rows_in_each_piece_and_numbers_them_alike() -> None:
+    """In whatever frames and order they come, and however the tasks that read a source number its rows."""
+    random = Random(1)
+    values = [random.choice(["", "x", None, "y" * random.randrange(200)]) for _ in range(300)]
+    places = pa.array([number.to_bytes(8) for number in range(300)])
+    table = pa.table({"k": [number % 7 for number in range(300)], "v": values, ID: map(str, range(300))})
+    attempts = []
+    for size in (300, 50, 1):
+        order = random.sample(range(300), 300)
+        in_task = pa.array([(place % size).to_bytes(8) for place in range(300)])
+        rows = table.append_column("s:$seq", pc.binary_join_element_wise(places, in_task, b"")).take(order)
+        chunks = [rows[start : start + size] for start in range(0, 300, size)]
+        sent = [frame for chunk in chunks for frame in row_frames(chunk, bucket=0, input=0)]
+        pieces = list(in_pieces(sent, 2_000, {0: of_values(rows.column_names)}, alike=True))
+        tables = [pa.concat_tables(decode_table(frame.payload) for frame in piece) for piece, _ in pieces]
+        attempts.append([in_one_order(each)[ID].to_pylist() for each in tables])
+    assert len(attempts[0]) > 10
+    assert attempts[0] == attempts[1] == attempts[2]
 
 
 @pytest.mark.parametrize("cut_by", [{}, {0: ("k",)}], ids=["by frames", "by a column"])

@@ -97,10 +97,13 @@ class Executors:
                 due.append(number)
             return
         failures[number] += 1
-        if not is_of_disk(actor.error) or failures[number] == _MOST_FAILURES:
+        if not is_of_disk(actor.error):
             raise actor.error
         self._decisions.note(f"  {actor.name} failed: {str(actor.error).splitlines()[0]}")
         actor.error = None
+        if failures[number] == _MOST_FAILURES:
+            self._decisions.note(f"  {actor.name} has failed too often: the run ends, and another begins")
+            raise DriverKilledError
         due.append(number)
 
     def _strike(self, attempt: _Attempt, running: list[_Attempt], due: list[int]) -> None:

@@ -31,9 +31,11 @@ from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.state.epoch_store import EpochStore
 from watersmeet.testing.rig import StepInput, StepOutcome
 
+#: What a join of many streams has sampled of the rows that came together, to choose its order.
+_BY_ORDER = ("sampled", "found", "expected")
 #: What depends on the number of steps: rows that are retracted in the step in which they come cancel out, and a row
 #: that is final in that step may stay until the next one.
-_BY_STEPS = ("results", "matched", "segments", "state_bytes", "state_rows", "held", "held_bytes")
+_BY_STEPS = ("results", "matched", "segments", "state_bytes", "state_rows", "held", "held_bytes", *_BY_ORDER)
 #: What depends on it too, of rows that are the results of another operator.
 _OF_RESULTS = ("in", "used", "filtered", "newest")
 

@@ -27,6 +27,7 @@ from watersmeet.engine.hot_keys import HotKeyLog
 from watersmeet.engine.inbox import sort_inbox
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, side_output
+from watersmeet.engine.row_hashes import in_one_order
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.stages import stages
@@ -137,7 +138,9 @@ class OpenBucket:
         received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
         first_rid = self._manifest.next_rid
         spec = self._spec
-        pieces = in_pieces(received, most, spec.cut_by, spec.taken_last, divides=spec.divides_keys)
+        pieces = in_pieces(
+            received, most, spec.cut_by, spec.taken_last, divides=spec.divides_keys, alike=spec.gives_ids
+        )
         for number, (piece, is_last) in enumerate(pieces):
             yield from self._take_step(piece, BatchPart(first_rid, number == 0, is_last))
 
@@ -148,6 +151,8 @@ class OpenBucket:
         bounds = late_bounds(spec, manifest)
         frontiers = advance_frontiers(spec, manifest, inbox)
         inputs, late = split_late_rows(spec, manifest, inbox, bounds)
+        if spec.gives_ids:
+            inputs = {number: in_one_order(rows) for number, rows in inputs.items()}
         if part.is_last and self._bucket == spec.buckets[0]:  # once in a batch, when all its reports are there
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 

@@ -16,11 +16,14 @@ from watersmeet.engine.divided_keys import UNDIVIDED, Division, divided
 from watersmeet.engine.frames import Frame, decode_table, encode_table
 from watersmeet.engine.mail import Mail
 from watersmeet.engine.row_hashes import hash_sql, of_rows
+from watersmeet.kernels.row_bytes import table_bytes
 
 #: Rows of so few bytes wait in memory.
 _ALWAYS_HELD = 1 << 20
 #: Rows with equal values that take no more stay together.
 _NEVER_DIVIDED = 1 << 20
+#: What rows count for (row_bytes.py) is less than so many bytes for each, and for each byte of their frames.
+_MOST_A_ROW, _MOST_A_BYTE = 8 << 10, 8
 
 
 class _Whole(NamedTuple):
@@ -36,6 +39,7 @@ def in_pieces(
     taken_last: Collection[int] = (),
     *,
     divides: bool = False,
+    alike: bool = False,
 ) -> Iterator[tuple[list[Frame], bool]]:
     """Divide the frames of a batch into those of several steps, each with rows of about ``max_bytes`` or one frame.
 
@@ -46,7 +50,8 @@ def in_pieces(
     lie in a file if they are many.
 
     If it ``divides`` them, rows with equal values that alone are more than a step may take come in several
-    (divided_keys.py).
+    (divided_keys.py).  If all attempts are ``alike``, the pieces follow from the rows of inputs in ``cut_by`` alone, in
+    whatever frames they come.
     """
     if max_bytes is None or not (cut_by or taken_last):
         yield from _by_frames(frames, max_bytes)
@@ -60,20 +65,50 @@ def in_pieces(
             last.put(frame)
         else:
             first.put(frame)
-    if first.nbytes + last.nbytes <= max_bytes:
+    of_first, of_last = (_Size.of(each, max_bytes, alike=alike) for each in (first, last))
+    cut = partial(_cut, max_bytes=max_bytes, cut_by=cut_by, divides=divides)
+    if of_first.nbytes + of_last.nbytes <= max_bytes:
         yield [*first.take(), *last.take(), *others], True
-    elif last.nbytes:
-        yield from ((piece, False) for piece, _ in _cut(first, [], max_bytes, cut_by, divides=divides) if piece)
-        yield from _cut(last, others, max_bytes, cut_by, divides=divides)
+    elif of_last.nbytes:
+        yield from ((piece, False) for piece, _ in cut(first, of_first, []) if piece)
+        yield from cut(last, of_last, others)
     else:
-        yield from _cut(first, others, max_bytes, cut_by, divides=divides)
+        yield from cut(first, of_first, others)
+
+
+class _Size(NamedTuple):
+    """How many bytes frames have, and into how many pieces they can be cut at most."""
+
+    nbytes: int
+    most_pieces: int
+
+    @classmethod
+    def of(cls, frames: Mail, max_bytes: int, *, alike: bool) -> _Size:
+        """Measure frames; if all attempts must be ``alike``, by their rows: frames have other bytes beside theirs."""
+        if not alike:
+            return cls(frames.nbytes, len(frames))
+        if frames.rows * _MOST_A_ROW + frames.nbytes * _MOST_A_BYTE <= max_bytes:
+            return cls(0, 1)  # it takes time to measure
+        nbytes, most_pieces = 0, frames.rows
+        for frame in frames.read():
+            if frame.kind.has_rows:
+                nbytes += table_bytes(decode_table(frame.payload))
+            else:
+                nbytes, most_pieces = nbytes + len(frame.payload), most_pieces + 1
+        return cls(nbytes, most_pieces)
 
 
 def _cut(
-    rows: Mail, others: list[Frame], max_bytes: int, cut_by: Mapping[int, Sequence[str]], *, divides: bool
+    rows: Mail,
+    size: _Size,
+    others: list[Frame],
+    *,
+    max_bytes: int,
+    cut_by: Mapping[int, Sequence[str]],
+    divides: bool,
 ) -> Iterator[tuple[list[Frame], bool]]:
     if cut_by:
-        return _by_values(rows, others, max_bytes, cut_by, divides=divides)
+        return _by_values(rows, size, others, max_bytes, cut_by, divides=divides)
     return _by_frames(chain(rows.take(), others), max_bytes)
 
 
@@ -94,17 +129,23 @@ def _by_frames(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple
 
 
 def _by_values(
-    rows: Mail, others: list[Frame], max_bytes: int, cut_by: Mapping[int, Sequence[str]], *, divides: bool
+    rows: Mail,
+    size: _Size,
+    others: list[Frame],
+    max_bytes: int,
+    cut_by: Mapping[int, Sequence[str]],
+    *,
+    divides: bool,
 ) -> Iterator[tuple[list[Frame], bool]]:
     """Take rows with equal values in one step; frames that are not cut by any stay whole.
 
     The rows of each frame are put in the order of their pieces: a piece is then a slice of each frame.
     """
-    if rows.nbytes <= max_bytes or len(rows) <= 1:
+    if size.nbytes <= max_bytes or size.most_pieces <= 1:
         yield [*rows.take(), *others], True
         return
     division = divided(partial(_keyed, rows, cut_by), max(max_bytes, _NEVER_DIVIDED)) if divides else UNDIVIDED
-    even = max(min(math.ceil(rows.nbytes * (1 - division.share) / max_bytes), len(rows)), 1)
+    even = max(min(math.ceil(size.nbytes * (1 - division.share) / max_bytes), size.most_pieces), 1)
     ordered, starts = _by_piece(rows, even, division, cut_by)
     pieces = [each for each in range(even + division.pieces) if any(_has_rows(start, each) for start in starts)]
     if not pieces:

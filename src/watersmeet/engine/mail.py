@@ -16,10 +16,11 @@ _HELD_BYTES = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class Mail:
-    """Frames in their order; ``held_bytes`` of payloads stay in memory, of ``nbytes`` in all."""
+    """Frames in their order, with ``rows``; ``held_bytes`` of payloads stay in memory, of ``nbytes`` in all."""
 
     held_bytes: int = _HELD_BYTES
     nbytes: int = 0
+    rows: int = 0
     _frames: list[Frame] = field(default_factory=list)
     _places: dict[int, tuple[int, int]] = field(default_factory=dict)  # in the file, by number
     _file: IO[bytes] | None = None
@@ -34,6 +35,7 @@ class Mail:
             raise RuntimeError("frames have been read: no other can be added")
         size = len(frame.payload)
         self.nbytes += size
+        self.rows += frame.frontier if frame.kind.has_rows else 0
         if self.nbytes > self.held_bytes and size:
             with disk_errors():
                 if self._file is None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from watersmeet.columns import ID
+from watersmeet.columns import CARRIED_SEQUENCE, ID
 from watersmeet.engine.scratch import scratch_connection
 from watersmeet.kernels.api import quote
 from watersmeet.state.statements import fetched
@@ -42,3 +43,21 @@ def of_rows(table: pa.Table, **columns: str) -> dict[str, np.ndarray]:
     finally:
         connection.unregister("rows")
     return {name: found[name].to_numpy() for name in columns}
+
+
+def of_values(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that every attempt at a batch finds alike: another may number the rows of a source anew."""
+    return tuple(name for name in names if not name.endswith(CARRIED_SEQUENCE))
+
+
+def in_one_order(rows: pa.Table) -> pa.Table:
+    """Return rows in an order that follows from their values alone; rows that could change places are equal.
+
+    Of equal rows of a source, the first ones come first.
+    """
+    if rows.num_rows < 2:
+        return rows
+    hashes = of_rows(rows, hash=f"hash({', '.join(map(quote, of_values(rows.column_names)))})")["hash"]
+    terms = {"hash": pa.array(hashes)}
+    terms |= {name: rows[name] for name in rows.column_names if name.endswith(CARRIED_SEQUENCE)}
+    return rows.take(pc.sort_indices(pa.table(terms), [(name, "ascending") for name in terms]))

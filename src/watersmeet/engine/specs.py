@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from watersmeet.columns import ID
 from watersmeet.engine.gathering import Gathering
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.keys import HashedKeys
+from watersmeet.engine.row_hashes import of_values
 from watersmeet.kernels.api import Kernel
 from watersmeet.state.hot_bounds import HotBounds
 
@@ -151,6 +153,18 @@ class OperatorSpec:
         return (self.output, *self.further)
 
     @property
+    def gives_ids(self) -> bool:
+        """Whether results carry ids, made of the numbers of rows, by which they are retracted.
+
+        Every attempt at a batch must then number its rows alike: another operator may hold results of one attempt, and
+        the state be that of another.
+        """
+        return any(ID in schema.names for schema in self.outputs)
+
+    @property
     def cut_by(self) -> dict[int, tuple[str, ...]]:
         """Of the inputs of which some rows come in one step: the columns in which these are equal."""
-        return {number: input.cut_by for number, input in enumerate(self.inputs) if input.cut_by is not None}
+        found = {number: input.cut_by for number, input in enumerate(self.inputs) if input.cut_by is not None}
+        if self.gives_ids:
+            found |= {n: of_values(each.schema.names) for n, each in enumerate(self.inputs) if each.cut_by is None}
+        return found
