@@ -55,6 +55,9 @@ def test_parentheses_that_change_nothing_do_not_make_another_group() -> None:
         "GROUP BY CASE WHEN (a.v = 1) THEN (a.n) ELSE 0 END"
     )
     assert "neither grouped" in refusal("SELECT a.v - (a.n - 1) AS x, count() FROM orders a GROUP BY (a.v - a.n) - 1")
+    case = "CASE WHEN {} THEN a.n ELSE a.id END"
+    having = f"SELECT {case} AS x, count() FROM orders a GROUP BY x HAVING max({case}) > 1"
+    assert plan(having.format("a.n > a.v", "(a.n > a.v)")).count("CAST(CASE") == 1
     twice = "SELECT count() FROM orders a GROUP BY CASE WHEN a.v = 1 THEN 2 END, CASE WHEN (a.v = 1) THEN ((2)) END"
     assert plan(twice) == plan("SELECT count() FROM orders a GROUP BY CASE WHEN a.v = 1 THEN 2 END")
 
@@ -93,6 +96,60 @@ def test_a_setting_is_a_whole_number_or_a_float() -> None:
     assert refusal("SELECT a.id FROM orders a SETTINGS buckets = 1e") == (
         "found '1e', expected a string, a number, TRUE or FALSE after buckets ="
     )
+
+
+@pytest.mark.timeout(30)
+def test_long_concatenations_are_planned() -> None:
+    """Each level asked twice for the type of the one below."""
+    assert "max(" in plan("SELECT max(a.cust " + "".join(f" || 'x{n}'" for n in range(60)) + ") AS m FROM orders a")
+
+
+@pytest.mark.timeout(30)
+def test_sets_of_groups_are_counted_before_they_are_made() -> None:
+    keys = ", ".join(f"a.id + {n}" for n in range(60))
+    assert refusal(f"SELECT count() FROM orders a GROUP BY CUBE({keys})").startswith("GROUP BY has 1,152,921,504,606")
+
+
+@pytest.mark.parametrize("kind", ["ARRAY < >", "MAP<INT>", "STRUCT<a: INT, b: ARRAY < > >", "STRUCT"])
+def test_a_type_that_does_not_say_what_it_holds(kind: str) -> None:
+    assert "does not say which types it holds" in refusal(f"CREATE STREAM s (id {kind}, ts TIMESTAMP)")
+
+
+def test_types_within_types_have_a_limit() -> None:
+    for levels, is_taken in ((32, True), (33, False), (150, False)):
+        sql = f"CREATE STREAM s (id {'ARRAY<' * levels}INT{'>' * levels}, ts TIMESTAMP)"
+        if is_taken:
+            carry_out(sql)
+        else:
+            assert refusal(sql) == "a type has more than 32 types within each other"
+
+
+def test_qualify_needs_a_window_function() -> None:
+    assert refusal("SELECT a.id FROM orders a QUALIFY a.id > 1") == (
+        "QUALIFY tests window functions, and there is none"
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1 AS x, NOT EXISTS (SELECT 1 FROM orders b) GROUP BY CUBE (1, 2)",
+        "SELECT concat('' => a.cust) AS x FROM orders a",
+        "SELECT 2.5BD x AS x FROM orders a",
+        "SELECT OR . 2.5BD ts AS x FROM orders a",
+    ],
+)
+def test_texts_that_are_refused_in_words(sql: str) -> None:
+    with pytest.raises(WatersmeetError):
+        carry_out(sql)
+
+
+def test_an_error_at_the_end_of_a_text_is_in_the_text() -> None:
+    sql = "SELECT CASE \u202er'\\' WHEN 0 >= a.n THEN 1 END AS x FROM orders a WHERE a.cust = '2026'"
+    with pytest.raises(WatersmeetError) as raised:
+        carry_out(sql)
+    assert raised.value.position is not None
+    assert raised.value.position.col <= len(sql) + 1
 
 
 @pytest.mark.parametrize("sql", ["SELECT {} AS x FROM orders a", "SELECT a.id FROM orders a SETTINGS buckets = {}"])

@@ -168,7 +168,11 @@ def _columns(statement: CreateStream | CreateTable) -> dict[str, ColumnDef]:
     if len(columns) < len(statement.columns):
         raise _twice(statement)
     for column in statement.columns:
-        arrow_type(column.type)
+        try:
+            arrow_type(column.type)
+        except UnsupportedError as error:
+            error.position = error.position or column.position
+            raise
         if set(column.name) & set('.`:$"'):
             raise BindError(
                 f'{column.name} is not a valid column name: it contains one of . ` : $ "', position=column.position

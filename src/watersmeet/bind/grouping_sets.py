@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import prod
 
 from sqlglot import exp
 
@@ -51,16 +52,16 @@ def with_sets(select: exp.Select) -> exp.Select:
     group = select.args.get("group")
     if group is None or group.args.get("all"):
         return select
-    items = list(_items(group))
-    if all(len(sets) == 1 for sets in items) and not any(map(_is_grouping, _parts(group))):
+    counts = [_count(item) for item in _set_items(group)]
+    if all(count == 1 for count in counts) and not any(map(_is_grouping, _parts(group))):
         return select
-    sets = [[each for part in chosen for each in part] for chosen in product(*items)]
-    if len(sets) > MOST_SETS:
+    if (count := prod(counts)) > MOST_SETS:  # before they are made: a CUBE of 60 keys has 2**60
         raise UnsupportedError(
-            f"GROUP BY has {len(sets)} grouping sets: at most {MOST_SETS} are supported",
+            f"GROUP BY has {count:,} grouping sets: at most {MOST_SETS} are supported",
             hint="name those that are needed, in GROUPING SETS (…)",
             position=position_of(group) or position_of(select),
         )
+    sets = [[each for part in chosen for each in part] for chosen in product(*map(_sets_of, _set_items(group)))]
     found: exp.Select = select.copy()
     keys = [key for part in _parts(group) for key in _keys(part)]
     grouped = exp.Group(
@@ -148,18 +149,27 @@ def _parts(group: exp.Group) -> Iterator[exp.Expr]:
         yield from group.args.get(name) or ()
 
 
-def _items(group: exp.Group) -> Iterator[list[_Set]]:
-    """Yield of each part of GROUP BY the sets that it stands for."""
+def _set_items(group: exp.Group) -> list[exp.Expr]:
+    """The parts of GROUP BY of which each stands for some sets."""
     if group.args.get("grouping_sets"):  # GROUP BY a, b GROUPING SETS (…): only the sets count
-        for part in group.args["grouping_sets"]:
-            yield _sets(part)
-        return
+        return list(group.args["grouping_sets"])
     for name, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
         for part in group.args.get(name) or ():
-            yield _sets(kind(expressions=part.expressions or group.expressions))
-            return
-    for item in group.expressions:
-        yield _sets(item) if _is_grouping(item) else [(item,)]
+            return [kind(expressions=part.expressions or group.expressions)]
+    return list(group.expressions)
+
+
+def _sets_of(item: exp.Expr) -> list[_Set]:
+    return _sets(item) if _is_grouping(item) else [(item,)]
+
+
+def _count(node: exp.Expr) -> int:
+    """How many sets a part of GROUP BY, or of GROUPING SETS, stands for."""
+    if isinstance(node, exp.Rollup):
+        return len(node.expressions) + 1
+    if isinstance(node, exp.Cube):
+        return 1 << len(node.expressions)
+    return sum(map(_count, node.expressions)) if isinstance(node, exp.GroupingSets) else 1
 
 
 def _sets(node: exp.Expr) -> list[_Set]:

@@ -107,6 +107,12 @@ def bind_over(
     for window in windows_of([*(each.expression for each in outputs), *tests]):
         if all(window != known for known, _ in calls):
             calls.append((window, call_of(window, f"$v{len(calls)}", columns, inputs)))
+    if not calls:
+        raise BindError(
+            "QUALIFY tests window functions, and there is none",
+            hint="move the condition to WHERE, or to HAVING if it is about a group",
+            position=position_of(tests[0]),
+        )
     first = calls[0][0]
 
     def valued(expression: exp.Expr) -> exp.Expr:

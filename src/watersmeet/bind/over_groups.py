@@ -99,7 +99,8 @@ def over_groups(select: exp.Select) -> OverGroups | None:
             items.append(exp.alias_(_of_groups(f"$c{number}", item), name, quoted=True, copy=False))
             below.append(item.copy())
     conditions = [above(term) for term in tests]
-    first = select.args["from_"].this.alias_or_name if not select.args.get("joins") else ""
+    source = None if select.args.get("joins") else select.args.get("from_")
+    first = "" if source is None else source.this.alias_or_name
     for key in keys:
         if isinstance(key, exp.Column):
             found.keys.append((key.table or first, key.name, kept(key)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -29,20 +31,46 @@ _SIMPLE = {
     _T.TIMESTAMPNTZ: pa.timestamp("us"),
 }
 
+#: How deeply types may lie within each other.
+_MOST_LEVELS = 32
+
 
 def arrow_type(kind: exp.DataType) -> pa.DataType:
     """Return the Arrow type of a Spark type; ``UnsupportedError`` if there is none."""
+    return _of(kind, kind, 0)
+
+
+def _of(kind: exp.DataType, whole: exp.DataType, depth: int) -> pa.DataType:
     if kind.this in _SIMPLE:
         return _SIMPLE[kind.this]
-    if kind.is_type(_T.DECIMAL):
+    if kind.this == _T.DECIMAL:
         return _decimal(kind)
-    if kind.is_type(_T.ARRAY):
-        return pa.list_(arrow_type(kind.expressions[0]))
-    if kind.is_type(_T.MAP):
-        return pa.map_(arrow_type(kind.expressions[0]), arrow_type(kind.expressions[1]))
-    if kind.is_type(_T.STRUCT):
-        return pa.struct([pa.field(each.name, arrow_type(each.args["kind"])) for each in kind.expressions])
+    if depth == _MOST_LEVELS:
+        raise UnsupportedError(
+            f"a type has more than {_MOST_LEVELS} types within each other",
+            hint="decode the column as STRING or BINARY",
+            position=position_of(whole),
+        )
+    parts = [_of(_part(each), whole, depth + 1) for each in kind.expressions]
+    match kind.this, parts:
+        case _T.ARRAY, [items]:
+            return pa.list_(items)
+        case _T.MAP, [keys, values]:
+            return pa.map_(keys, values)
+        case _T.STRUCT, [_, *_]:
+            return pa.struct([pa.field(each.name, part) for each, part in zip(kind.expressions, parts, strict=True)])
+        case ((_T.ARRAY | _T.MAP | _T.STRUCT as name), _):
+            raise UnsupportedError(
+                f"{name.value} does not say which types it holds",
+                hint="write ARRAY<STRING>, MAP<STRING, INT> or STRUCT<a: INT>",
+                position=position_of(kind) or position_of(whole),
+            )
     raise UnsupportedError(f"columns of type {kind.sql('spark')} are not supported", position=position_of(kind))
+
+
+def _part(part: exp.Expr) -> exp.DataType:
+    """The type of a part of a type: of a struct, each has a name beside it."""
+    return cast(exp.DataType, part.args["kind"] if isinstance(part, exp.ColumnDef) else part)
 
 
 def _decimal(kind: exp.DataType) -> pa.DataType:

@@ -52,11 +52,12 @@ def without_owner(name: str) -> str:
 
 def is_same(one: exp.Expr, other: exp.Expr) -> bool:
     """Whether two expressions are the same but for parentheses that change nothing."""
-    return type(one.unnest()) is type(other.unnest()) and _bare(one) == _bare(other)
+    return type(one.unnest()) is type(other.unnest()) and bare(one) == bare(other)
 
 
-def _bare(expression: exp.Expr) -> exp.Expr:
-    bare = expression.unnest().copy()
-    for parentheses in list(bare.find_all(exp.Paren)):
+def bare(expression: exp.Expr) -> exp.Expr:
+    """An expression without parentheses, to compare it: the tree says what they say."""
+    found = expression.unnest().copy()
+    for parentheses in list(found.find_all(exp.Paren)):
         parentheses.replace(parentheses.this)
-    return bare
+    return found

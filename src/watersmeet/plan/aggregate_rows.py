@@ -17,7 +17,7 @@ from watersmeet.engine.keys import HashedKeys, KeyColumn
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.text import bare, plain_sql
 from watersmeet.kernels.aggregate.functions import same_float
 from watersmeet.kernels.api import quote
 from watersmeet.plan.across_sides import ALLOWED_NAMES, carry_one_sided, first_refused, is_strict, render
@@ -39,7 +39,7 @@ class AggregateRows:
     sources: Sources
     dated_by: int | None = None
     needed: set[str] = field(default_factory=set)
-    _at_sources: dict[tuple[int, str], str] = field(default_factory=dict)
+    _at_sources: dict[tuple[int, exp.Expr], str] = field(default_factory=dict)
 
     @property
     def lead(self) -> str:
@@ -56,7 +56,7 @@ class AggregateRows:
         if isinstance(expression, exp.Column) and sources.carried_name(expression) == expression.name:
             found = expression.name
         elif (input := self.source_of(expression)) is not None:
-            known = (input, expression.sql(dialect="spark"))
+            known = (input, bare(expression))
             if known not in self._at_sources:
                 self._at_sources[known] = sources.compute(input, exp.cast(expression.copy(), kind))
             found = self._at_sources[known]

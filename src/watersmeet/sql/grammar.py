@@ -98,6 +98,8 @@ class StatementParser(PartsParser):
             raise self.failures.reworded(error, token) from None
         except RecursionError:
             raise self.failures.syntax("the statement is nested too deeply", tokens[0]) from None
+        except (ValueError, ArithmeticError):  # sqlglot takes a few texts for names and numbers that are none
+            raise self.failures.syntax("this cannot be read as SQL", self._prev or tokens[0]) from None
         if self._curr:
             raise self.unexpected(["the end of the statement"])
         return statement

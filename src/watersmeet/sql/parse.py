@@ -88,7 +88,7 @@ def _tokenize(text: str) -> list[Token]:
     except TokenError as error:
         # sqlglot quotes 50 characters on both sides of the failure.
         begin, end = error.start or 0, error.end or 0
-        offset = begin + 50 if begin else max(end - 50, 0)
+        offset = min(begin + 50 if begin else max(end - 50, 0), len(text))
         raise SqlSyntaxError(
             "the text cannot be read as SQL from here on",
             detail=excerpt(text, offset, offset + 1),

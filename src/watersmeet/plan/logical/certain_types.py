@@ -56,6 +56,18 @@ _OF_OPERANDS: tuple[tuple[tuple[type[exp.Expr], ...], tuple[exp.DType, ...], str
 )
 
 
+def _once(of: Callable[[exp.Expr], exp.DataType | None]) -> Callable[[exp.Expr], exp.DataType | None]:
+    """Ask a function once about each node: rules that ask twice would double the work at each level."""
+    found: dict[int, exp.DataType | None] = {}
+
+    def known(node: exp.Expr) -> exp.DataType | None:
+        if id(node) not in found:
+            found[id(node)] = of(node)
+        return found[id(node)]
+
+    return known
+
+
 def certain_type(
     expression: exp.Expr,
     columns: Mapping[str, InputColumn],
@@ -66,6 +78,7 @@ def certain_type(
     ``parameters`` are those of the lambda functions around it, in lower case.
     """
 
+    @_once
     def of(node: exp.Expr) -> exp.DataType | None:
         return certain_type(node, columns, parameters)
 
