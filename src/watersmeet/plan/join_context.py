@@ -18,7 +18,7 @@ from watersmeet.plan.expiry_sql import sql_of_expiry
 from watersmeet.plan.join_terms import JoinTerms
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Interval
-from watersmeet.plan.logical.tree import Input, Join, Leaf
+from watersmeet.plan.logical.tree import Input, Join, Leaf, nullable
 from watersmeet.plan.operators.version_rules import versions_of
 from watersmeet.plan.physical_plan import Feed
 from watersmeet.plan.sources import Sources, quoted_column
@@ -197,6 +197,12 @@ class JoinContext:
             left, right = self._time(i), self._time(j)
             near = _within(right - left, interval)
             yield exp.paren(exp.or_(_is_null(left), _is_null(right), near)).sql(dialect="duckdb")
+        if self.join.condition.bounds == Interval():  # otherwise the window is tested, by the first of these times
+            for side in Side:
+                times = {(i, j)[side.index] for i, j, _ in self.join.condition.loose}
+                if times and times <= nullable(self.join.child(side)):
+                    there = exp.or_(*(exp.Not(this=_is_null(self._time(input))) for input in sorted(times)))
+                    yield exp.paren(there).sql(dialect="duckdb")
 
     def _column(self, name: str) -> exp.Expr:
         return self.sources.value(name, self._time, self._alias(self.sources.columns[name].input))
