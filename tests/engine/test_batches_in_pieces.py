@@ -118,6 +118,23 @@ def test_every_attempt_takes_the_same_rows_in_each_piece_and_numbers_them_alike(
     assert attempts[0] == attempts[1] == attempts[2]
 
 
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("many", [0, 1])
+def test_no_rows_are_lost_where_those_taken_first_or_last_are_few(many: int, *, alike: bool) -> None:
+    sizes = {many: 4_000, 1 - many: 2}
+    tables = {input: pa.table({"k": range(rows)}) for input, rows in sizes.items()}
+    sent = [frame for input, table in tables.items() for frame in row_frames(table, bucket=0, input=input)]
+    pieces = list(in_pieces([MARK, *sent], 40_000, {0: ("k",), 1: ("k",)}, [1], alike=alike))
+    inputs = [
+        [frame.input for frame in piece if frame is not MARK for _ in range(frame.frontier)] for piece, _ in pieces
+    ]
+    assert [is_last for _, is_last in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert MARK in pieces[-1][0]
+    found = [input for piece in inputs for input in piece]
+    assert found == sorted(found)
+    assert Counter(found) == sizes
+
+
 @pytest.mark.parametrize("cut_by", [{}, {0: ("k",)}], ids=["by frames", "by a column"])
 def test_rows_of_the_side_output_are_cut_too(cut_by: dict[int, tuple[str, ...]]) -> None:
     """A batch may be late as a whole."""

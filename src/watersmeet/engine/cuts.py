@@ -65,15 +65,15 @@ def in_pieces(
             last.put(frame)
         else:
             first.put(frame)
-    of_first, of_last = (_Size.of(each, max_bytes, alike=alike) for each in (first, last))
+    sizes = _sizes(first, last, max_bytes, alike=alike)
     cut = partial(_cut, max_bytes=max_bytes, cut_by=cut_by, divides=divides)
-    if of_first.nbytes + of_last.nbytes <= max_bytes:
+    if sizes is None:
         yield [*first.take(), *last.take(), *others], True
-    elif of_last.nbytes:
-        yield from ((piece, False) for piece, _ in cut(first, of_first, []) if piece)
-        yield from cut(last, of_last, others)
+    elif len(last):
+        yield from ((piece, False) for piece, _ in cut(first, sizes[0], []) if piece)
+        yield from cut(last, sizes[1], others)
     else:
-        yield from cut(first, of_first, others)
+        yield from cut(first, sizes[0], others)
 
 
 class _Size(NamedTuple):
@@ -82,34 +82,31 @@ class _Size(NamedTuple):
     nbytes: int
     most_pieces: int
 
-    @classmethod
-    def of(cls, frames: Mail, max_bytes: int, *, alike: bool) -> _Size:
-        """Measure frames; if all attempts must be ``alike``, by their rows: frames have other bytes beside theirs."""
-        if not alike:
-            return cls(frames.nbytes, len(frames))
-        if frames.rows * _MOST_A_ROW + frames.nbytes * _MOST_A_BYTE <= max_bytes:
-            return cls(0, 1)  # it takes time to measure
-        nbytes, most_pieces = 0, frames.rows
-        for frame in frames.read():
-            if frame.kind.has_rows:
-                nbytes += table_bytes(decode_table(frame.payload))
-            else:
-                nbytes, most_pieces = nbytes + len(frame.payload), most_pieces + 1
-        return cls(nbytes, most_pieces)
+
+def _sizes(first: Mail, last: Mail, max_bytes: int, *, alike: bool) -> tuple[_Size, _Size] | None:
+    """Return the sizes of frames; None if all of them fit in one step.
+
+    If all attempts must be ``alike``, their rows count: frames have other bytes beside theirs.
+    """
+    rows, nbytes = first.rows + last.rows, first.nbytes + last.nbytes
+    if alike and rows * _MOST_A_ROW + nbytes * _MOST_A_BYTE <= max_bytes:
+        return None  # it takes time to measure
+    sizes = (_of_rows(first), _of_rows(last)) if alike else (_of_frames(first), _of_frames(last))
+    return None if sizes[0].nbytes + sizes[1].nbytes <= max_bytes else sizes
 
 
-def _cut(
-    rows: Mail,
-    size: _Size,
-    others: list[Frame],
-    *,
-    max_bytes: int,
-    cut_by: Mapping[int, Sequence[str]],
-    divides: bool,
-) -> Iterator[tuple[list[Frame], bool]]:
-    if cut_by:
-        return _by_values(rows, size, others, max_bytes, cut_by, divides=divides)
-    return _by_frames(chain(rows.take(), others), max_bytes)
+def _of_frames(frames: Mail) -> _Size:
+    return _Size(frames.nbytes, len(frames))
+
+
+def _of_rows(frames: Mail) -> _Size:
+    nbytes, most_pieces = 0, frames.rows
+    for frame in frames.read():
+        if frame.kind.has_rows:
+            nbytes += table_bytes(decode_table(frame.payload))
+        else:
+            nbytes, most_pieces = nbytes + len(frame.payload), most_pieces + 1
+    return _Size(nbytes, most_pieces)
 
 
 def _by_frames(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple[list[Frame], bool]]:
@@ -128,19 +125,22 @@ def _by_frames(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple
     yield [*rows, *others], True
 
 
-def _by_values(
+def _cut(
     rows: Mail,
     size: _Size,
     others: list[Frame],
+    *,
     max_bytes: int,
     cut_by: Mapping[int, Sequence[str]],
-    *,
     divides: bool,
 ) -> Iterator[tuple[list[Frame], bool]]:
     """Take rows with equal values in one step; frames that are not cut by any stay whole.
 
     The rows of each frame are put in the order of their pieces: a piece is then a slice of each frame.
     """
+    if not cut_by:
+        yield from _by_frames(chain(rows.take(), others), max_bytes)
+        return
     if size.nbytes <= max_bytes or size.most_pieces <= 1:
         yield [*rows.take(), *others], True
         return
