@@ -1,8 +1,7 @@
-"""Measures a query with more buckets on one machine, with more executors on a cluster, or while executors are lost.
+"""Measures a query with more buckets on one machine, or with more executors on a cluster.
 
     python -m benchmarks.bench_scale buckets [BUCKETS...] [--workload NAME] [--rows N] [--shuffle]
     python -m benchmarks.bench_scale executors [COUNT...] [--workload NAME] [--rows N] [--buckets N]
-    python -m benchmarks.bench_scale loss [ROWS...] [--workload NAME]
     python -m benchmarks.bench_scale model [BUCKETS...] [--workload NAME]
 
 Buckets: ``local[2]``; CPU and files of one batch.  With ``--shuffle`` large payloads go through Spark's shuffle, as on
@@ -15,10 +14,6 @@ are; the master, the driver and this machine's own work share what is left.  The
 the last two fifths count: a JVM with half a core compiles for two minutes.  Every result is compared with DuckDB's
 batch query.  Needs Linux, and root for the CPU shares.
 
-Loss: three executors on such hosts, without shares of CPU, each of which is killed amid a batch, one after the other;
-each ROWS is the number of rows per side in a batch.  What is late is by how much the next five batches begin later
-than at the usual pace.  Spark runs tasks once, then with ``spark.speculation``.
-
 Model: no Spark; the engine's own packing and steps for so many buckets, a tenth as many executors of four cores, and
 2,000 rows a bucket and batch.  What Spark takes for a task is assumed (``_SPARK``).
 """
@@ -26,43 +21,25 @@ Model: no Spark; the engine's own packing and steps for so many buckets, a tenth
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
-import shutil
 import statistics
-import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from benchmarks.arguments import count, workload_name, workload_of
-from benchmarks.engines import batch_answer, definitions
+from benchmarks.engines import definitions
 from benchmarks.scale.model import Costs, ManyBuckets, Spark, batch_seconds, moved
+from benchmarks.scale.runs import Used, on_cluster, on_this_machine
 from benchmarks.streams import streams_folder, write_streams
-from benchmarks.suite import output_of
 from benchmarks.workloads import Workload
-from tests.cluster.cluster import run_in_cluster
 from watersmeet.engine.parquet import ParquetFile
 
 _BUCKETS = (2, 8, 32, 128, 512)
 _EXECUTORS = (1, 2, 4)
 _CORES_HERE, _CORES, _LONGER = 2, 0.5, 5
-_LOSSES, _LOST_IN, _AFTERWARDS = (200_000, 1_000_000), (12, 18, 24), 5
-#: A task that takes twice as long as half of the others, and a second, is run on another executor as well.
-_SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "200ms",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.multiplier": "2",
-    "spark.speculation.minTaskRuntime": "1s",
-}
 
-#: CPU seconds used by a time.
-Used = list[tuple[float, float]]
 _MODELLED = (10, 100, 1_000)
 _CORES_OF_MODEL, _ROWS_A_BUCKET, _BATCHES = 4, 1_000, 4
 #: Assumptions, not fitted to what ``buckets`` and ``executors`` measure.
@@ -96,7 +73,7 @@ def of_buckets(workload: Workload, buckets: Sequence[int], *, by_files: bool) ->
     yield "| buckets | median batch, ms | CPU of the JVM a batch, s | CPU of the workers a batch, s | files a batch |"
     yield "|---|---|---|---|---|"
     for each in buckets:
-        steady = _steady(_on_this_machine(workload, folder, each, by_files=by_files), [], workload)
+        steady = _steady(on_this_machine(workload, folder, each, by_files=by_files), [], workload)
         jvm, python = (steady.cpu[part] / steady.batches for part in ("jvm", "python"))
         yield f"| {each} | {steady.median_ms:,.0f} | {jvm:.2f} | {python:.2f} | {steady.files:.0f} |"
 
@@ -109,48 +86,21 @@ def of_executors(workload: Workload, executors: Sequence[int], buckets: int | No
     folder = write_streams(streams_folder(), longer)
     yield "| | rows/s | rows/s a core | to one machine (×) | CPU of executors, µs a row | CPU of the driver, µs a row |"
     yield "|---|---|---|---|---|---|"
-    local = _steady(_on_this_machine(workload, folder, workload.partitions, by_files=True), [], workload)
+    local = _steady(on_this_machine(workload, folder, workload.partitions, by_files=True), [], workload)
     base = local.rate / _CORES_HERE
     yield f"| `local[2]` | {local.rate:,.0f} | {base:,.0f} | 1 | {local.micros_a_row('jvm', 'python'):.2f} | |"
     for each in executors:
         files = max(each // len(data.sides), 1)  # of a stream in a batch, so that each executor has one to read
         folder = write_streams(streams_folder(), replace(longer, files=files * longer.files))
-        found = _on_cluster(workload, folder, each, _CORES, buckets=buckets, files=files)
-        steady = _steady(*found, workload)
+        arguments = [str(buckets or each), "shuffle", str(files)]
+        found, used = on_cluster("query", workload, folder, arguments, executors=each, cores=_CORES)
+        steady = _steady(found, used, workload)
         of_core = steady.rate / (each * _CORES)
         executing = steady.micros_a_row("executors")
         yield (
             f"| {each} of half a core | {steady.rate:,.0f} | {of_core:,.0f} | {of_core / base:.2f} | {executing:.2f} | "
             f"{steady.micros_a_row('jvm', 'python'):.2f} |"
         )
-
-
-def of_losses(workload: Workload, rows: Sequence[int]) -> Iterator[str]:
-    """Measure what the loss of an executor delays, with batches of so many rows a side; yield the lines of a table."""
-    yield "| rows a batch | speculation | median batch, s | batches of the losses, s | late, s | late, batches |"
-    yield "|---|---|---|---|---|---|"
-    batches = _LOST_IN[-1] + _AFTERWARDS + 2
-    for each in rows:
-        sized = replace(workload, data=replace(workload.data, rows=each * batches, files=batches))
-        folder = write_streams(streams_folder(), sized.data)
-        for settings in ({}, _SPECULATION):
-            found, _ = _on_cluster(sized, folder, len(_LOST_IN), None, kills=_LOST_IN, settings=settings)
-            if not all(found["killed"]) or len(found["killed"]) != len(_LOST_IN):
-                raise SystemExit(f"of {len(_LOST_IN)} executors, these were killed: {found['killed']}")
-            began = found["began"]
-            lasted = [ended - start for start, ended in itertools.pairwise(began)]
-            usual = [not any(lost <= batch < lost + _AFTERWARDS for lost in _LOST_IN) for batch in range(len(lasted))]
-            pace = statistics.median(itertools.compress(lasted[_AFTERWARDS:], usual[_AFTERWARDS:]))
-            late = [began[lost + _AFTERWARDS] - began[lost] - _AFTERWARDS * pace for lost in _LOST_IN]
-            yield (
-                f"| {sized.data.rows_a_batch:,} | {'on' if settings else 'off'} | {pace:.1f} | "
-                f"{_listed(lasted[lost] for lost in _LOST_IN)} | {_listed(late)} | "
-                f"{_listed(each / pace for each in late)} |"
-            )
-
-
-def _listed(figures: Iterable[float]) -> str:
-    return ", ".join(f"{each:.1f}" for each in figures)
 
 
 def of_model(workload: Workload, buckets: Sequence[int]) -> Iterator[str]:
@@ -194,51 +144,6 @@ def _modelled(workload: Workload, buckets: int, tasks: int) -> Costs:
     return costs
 
 
-def _on_this_machine(workload: Workload, folder: Path, buckets: int, *, by_files: bool) -> dict[str, Any]:
-    path = "files" if by_files else "shuffle"
-    arguments = [workload.name, str(workload.data.rows), str(folder), str(buckets), path, "1"]
-    command = [sys.executable, "-m", "benchmarks.scale.query", *arguments]
-    return _checked(output_of(command, "watersmeet", workload.name), workload, folder)
-
-
-def _on_cluster(
-    workload: Workload,
-    folder: Path,
-    executors: int,
-    cores: float | None,
-    *,
-    buckets: int | None = None,
-    files: int = 1,
-    kills: Sequence[int] = (),
-    settings: Mapping[str, str] | None = None,
-) -> tuple[dict[str, Any], Used]:
-    """Return what a run said, and the CPU seconds that its executors had used by which time."""
-    with tempfile.TemporaryDirectory(prefix="watersmeet-scale-") as scratch:
-        logs = Path(scratch)
-        shutil.copytree(folder, logs / "shared" / folder.name)
-        where, rows = f"/dev/shm/shared/{folder.name}", str(workload.data.rows)
-        arguments = [workload.name, rows, where, str(buckets or executors), "shuffle", str(files), *map(str, kills)]
-        arguments += [f"{name}={value}" for name, value in (settings or {}).items()]
-        module = "benchmarks.scale.query"
-        ran = run_in_cluster(logs, module, *arguments, executors=executors, with_store=False, cores=cores)
-        if ran.returncode:
-            raise SystemExit(f"{workload.name} failed on {executors} executors:\n{ran.stdout}{ran.stderr[-4000:]}")
-        found = _checked(ran.stdout, workload, folder)
-        if cores is None:
-            return found, []
-        lines = (json.loads(line) for line in (logs / "cpu.jsonl").read_text().splitlines())
-        return found, [(line.pop("at"), sum(line.values())) for line in lines]
-
-
-def _checked(output: str, workload: Workload, folder: Path) -> dict[str, Any]:
-    """Return what a run said; end the program if its results are wrong."""
-    found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-    expected = batch_answer(workload, folder)
-    if found["sums"] != expected:
-        raise SystemExit(f"{workload.name}: the results differ from DuckDB's: {found['sums']}, expected {expected}")
-    return found
-
-
 def _steady(found: Mapping[str, Any], executors: Used, workload: Workload) -> Steady:
     batches = slice(workload.warm_up, workload.data.files - 1)
     times = found["batch_ms"][batches]
@@ -264,7 +169,7 @@ def _at(samples: Sequence[tuple[float, float]], at: float) -> float:
 def main() -> None:
     """Measure what the arguments say, and print a table."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("kind", choices=["buckets", "executors", "loss", "model"])
+    arguments.add_argument("kind", choices=["buckets", "executors", "model"])
     arguments.add_argument("counts", nargs="*", type=count, metavar="COUNT")
     arguments.add_argument("--workload", type=workload_name, default="inner", metavar="NAME")
     arguments.add_argument("--rows", type=count, help="rows per side (default: those of the workload)")
@@ -276,8 +181,6 @@ def main() -> None:
         lines = of_buckets(workload, options.counts or _BUCKETS, by_files=not options.shuffle)
     elif options.kind == "executors":
         lines = of_executors(workload, options.counts or _EXECUTORS, options.buckets)
-    elif options.kind == "loss":
-        lines = of_losses(workload, options.counts or _LOSSES)
     else:
         lines = of_model(workload, options.counts or _MODELLED)
     for line in lines:

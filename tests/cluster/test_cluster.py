@@ -24,6 +24,16 @@ def test_hosts_that_share_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_executors_are_warm_before_a_query_runs(tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.warm", executors=2, with_store=False)
+    assert run.stdout.splitlines() == [
+        "of a new session: 0 1",
+        "of one that replaces another: 2",
+        "the thread has ended",
+    ], run.stdout + run.stderr[-4000:]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [8, 64])
 def test_every_kind_of_join(buckets: int, tmp_path: Path) -> None:
     run = run_in_cluster(tmp_path, "tests.cluster.kinds", str(buckets), "3")

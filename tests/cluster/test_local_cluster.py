@@ -30,6 +30,13 @@ def test_options_of_executors_are_added_to_those_of_the_user() -> None:
     assert "spark.executor.extraJavaOptions" not in settings
 
 
+def test_a_task_on_a_cluster_waits_a_second_for_its_state_and_not_for_a_host() -> None:
+    wanted = {"spark.locality.wait.process": "1s", "spark.locality.wait.node": "0s"}
+    assert wanted.items() <= settings_for({"spark.master": "yarn"}).items()
+    assert not wanted.keys() & settings_for({"spark.master": "local[2]"}).keys()
+    assert settings_for({"spark.master": "yarn", "spark.locality.wait.node": "3s"})["spark.locality.wait.node"] == "3s"
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -25,6 +25,7 @@ from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, LOOPBACK, not_started, silence_end_of_jvm, start_jvm
 from watersmeet.session.jvm_names import keep_names
 from watersmeet.session.spark_configuration import configured
+from watersmeet.session.warm_executors import keep_executors_warm
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 #: What operators need, what limits hostile records, what keeps a local Spark on loopback: only ``config`` changes it.
@@ -35,6 +36,13 @@ _OURS = (
     "spark.driver.host",
     "spark.driver.bindAddress",
 )
+#: A bucket's task waits for the executor that holds its state, and no longer for a dead one, or for its host: Spark
+#: starts another executor there, which is cold (warm_executors.py).
+_PLACEMENT = {
+    "spark.locality.wait.process": "1s",
+    "spark.locality.wait.node": "0s",
+    "spark.scheduler.revive.interval": "200ms",
+}
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -75,6 +83,7 @@ def open_spark(
     set_s3_settings(s3_settings(spark))
     spark.sparkContext.environment[SETTINGS_VARIABLE] = encoded_s3_settings()
     spark.sparkContext.environment[LOG_VARIABLE] = str(process_folder().path / "python-workers.log")
+    keep_executors_warm(spark)
     return spark
 
 
@@ -134,6 +143,7 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         settings["spark.executor.defaultJavaOptions"] = " ".join(AVRO_LIMITS)
         # to compress what is sent takes a fifth of all that the JVMs do
         settings["spark.shuffle.compress"] = "false"
+        settings |= _PLACEMENT
         if cores := cores_of_local_cluster(master):
             settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = LOOPBACK
             settings["spark.sql.shuffle.partitions"] = str(cores)

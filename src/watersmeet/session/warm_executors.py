@@ -1,0 +1,138 @@
+"""Warms up the executors of a cluster: the first tasks of one that has just started take ten seconds.
+
+Its JVM loads and compiles Spark's code, and its Python imports libraries.  A thread of the driver gives each executor
+that registers a join of a few rows, in batch mode: when a session opens, when Spark adds executors, and when one that
+was lost is replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.bind.define import define_stream
+from watersmeet.bind.planning import plan_query
+from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.runtime.dataflow import build
+from watersmeet.runtime.masters import is_local
+from watersmeet.runtime.source_frames import Source
+from watersmeet.runtime.task_frames import Resources
+from watersmeet.sql.parse import parse
+from watersmeet.sql.statements import CreateStream, Select
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.05
+_ROWS = 100
+_SCRIPT = """
+CREATE STREAM l (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
+CREATE STREAM r (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
+SELECT l.k, r.ts FROM l LEFT JOIN r ON l.k = r.k WITHIN INTERVAL '1' SECOND
+"""
+_ROW = {
+    "k": "CAST(number AS INT)",
+    "ts": "timestamp_seconds(number)",
+    "_seq": "CAST(CAST(number AS STRING) AS BINARY)",
+    "_tp_time": "current_timestamp()",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """An executor, and how many tasks it runs at once."""
+
+    id: str
+    host: str
+    slots: int
+
+
+def keep_executors_warm(spark: SparkSession) -> None:
+    """Start the thread that warms up executors, if Spark has any, and no such thread yet."""
+    name = f"watersmeet-warm-{spark.sparkContext.applicationId}"
+    if is_local(str(spark.sparkContext.master)) or any(each.name == name for each in threading.enumerate()):
+        return
+    threading.Thread(target=_watch, args=(spark.newSession(),), name=name, daemon=True).start()
+
+
+def _watch(spark: SparkSession) -> None:
+    """Warm up each executor that there is or comes, until Spark ends."""
+    plan, met = _plan(), set[str]()
+    with suppress(Py4JError, OSError):  # Spark may end at any moment
+        while not spark._jsparkSession.sparkContext().isStopped():
+            if new := _others(spark, met):
+                met.update(executor.id for executor in new)
+                try:
+                    _warm_up(spark, plan, new)
+                except Exception as error:  # noqa: BLE001  # a query that cannot run there either will say so
+                    _log.debug("executors are not warm: %s", error)
+            time.sleep(_LOOK_SECONDS)
+
+
+def _others(spark: SparkSession, met: set[str]) -> list[Executor]:
+    """The executors of Spark that have not been met."""
+    context = spark._jsparkSession.sparkContext()
+    if met.issuperset(filter(None, context.getExecutorIds().mkString(",").split(","))):
+        return []
+    listed = context.statusStore().executorList(True)
+    found = [listed.apply(number) for number in range(listed.size())]
+    return [
+        Executor(each.id(), re.sub(r":\d+$", "", each.hostPort()), each.maxTasks())
+        for each in found
+        if each.id() not in met and each.maxTasks()  # the driver has none
+    ]
+
+
+def _plan() -> PhysicalPlan:
+    *creates, select = parse(_SCRIPT)
+    assert isinstance(select, Select)
+    streams = {each.name: define_stream(each) for each in creates if isinstance(each, CreateStream)}
+    return plan_query(select.query, streams)
+
+
+def _warm_up(spark: SparkSession, plan: PhysicalPlan, executors: Sequence[Executor]) -> None:
+    """Join some rows in all task slots of some executors at once."""
+    began, slots = time.monotonic(), sum(executor.slots for executor in executors)
+    names = ", ".join(executor.id for executor in executors)
+    spark.sparkContext.setJobDescription(f"Watersmeet warms up executors: {names}")
+    # while the join is planned, no query may give a task to these slots
+    _pinned(spark, [executor for executor in executors for _ in range(executor.slots)]).countAsync()
+    spark.conf.set("spark.sql.shuffle.partitions", str(slots))
+    rows = Source(_rows(spark, executors))
+    results = build(spark, plan, {"l": rows, "r": rows}, range(slots), Resources()).frame
+    results.write.format("noop").mode("overwrite").save()
+    _log.debug("executors %s are warm after %.1f s", names, time.monotonic() - began)
+
+
+def _rows(spark: SparkSession, executors: Sequence[Executor]) -> DataFrame:
+    """The rows of one side of the join, in a partition for every second slot."""
+    pinned = _pinned(spark, [executor for executor in executors for _ in range(max(executor.slots // 2, 1))])
+    no_columns = spark._jvm.org.apache.spark.sql.types.StructType()  # type: ignore[union-attr]
+    frame = DataFrame(spark._jsparkSession.createDataFrame(pinned, no_columns), spark)
+    numbers = frame.select(F.explode(F.sequence(F.lit(1), F.lit(_ROWS))).alias("number"))
+    return numbers.selectExpr(*(f"{expression} AS {name}" for name, expression in _ROW.items()))
+
+
+def _pinned(spark: SparkSession, executors: Iterable[Executor]) -> Any:
+    """An RDD of a row without columns for each of some executors, in a partition that Spark reads there if it can."""
+    jvm: Any = spark._jvm
+    row = jvm.org.apache.spark.sql.RowFactory.create(spark.sparkContext._gateway.new_array(jvm.Object, 0))  # type: ignore[union-attr]
+    partitions = [jvm.scala.Tuple2(row, _seq(jvm, [f"executor_{each.host}_{each.id}"])) for each in executors]
+    context = spark._jsparkSession.sparkContext()
+    return context.makeRDD(_seq(jvm, partitions), jvm.scala.reflect.ClassTag.Any()).toJavaRDD()
+
+
+def _seq(jvm: Any, items: Iterable[object]) -> Any:
+    """An immutable sequence of Scala's."""
+    found = jvm.java.util.ArrayList()
+    for item in items:
+        found.add(item)
+    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
