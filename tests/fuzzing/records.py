@@ -253,7 +253,7 @@ def _expected_changes(octets: bytes, keeps_before: bool) -> list[Row] | None:
         change = json.loads(octets.decode())
     except (ValueError, RecursionError):
         return None
-    if isinstance(change, dict) and "payload" in change:
+    if isinstance(change, dict) and change.get("op") is None and change.get("payload") is not None:
         change = change["payload"]
     if not isinstance(change, dict) or change.get("op") not in ("c", "r", "u", "d"):
         return None

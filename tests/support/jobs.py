@@ -16,7 +16,7 @@ from watersmeet.session.session import Session
 
 PATIENCE_SECONDS = 120.0
 #: For the JVM of a test: what it would compile well, and collect beside short queries, takes longer than it saves.
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 
 def environment() -> dict[str, str]:
