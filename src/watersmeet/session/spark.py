@@ -25,9 +25,8 @@ from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, LOOPBACK, not_started, silence_end_of_jvm, start_jvm
 from watersmeet.session.jvm_names import keep_names
 from watersmeet.session.spark_configuration import configured
-from watersmeet.session.warm_executors import keep_executors_warm
+from watersmeet.session.warm_executors import STATE_PROVIDER, keep_executors_warm
 
-_STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 #: What operators need, what limits hostile records, what keeps a local Spark on loopback: only ``config`` changes it.
 _OURS = (
     "spark.python.daemon.module",
@@ -74,8 +73,8 @@ def open_spark(
     elif spark is None:
         spark = SparkSession.builder.getOrCreate()
     keep_names(spark._jvm)
-    if "RocksDB" not in str(spark.conf.get(_STATE_PROVIDER)):
-        spark.conf.set(_STATE_PROVIDER, _ROCKSDB)
+    if "RocksDB" not in str(spark.conf.get(STATE_PROVIDER)):
+        spark.conf.set(STATE_PROVIDER, _ROCKSDB)
     if is_local(str(spark.sparkContext.master)):
         spark.sparkContext.pythonExec = worker_python()
         if (server := fork_server()) is not None:
@@ -118,7 +117,7 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        _STATE_PROVIDER: _ROCKSDB,
+        STATE_PROVIDER: _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.python.daemon.module": "watersmeet.runtime.daemon",
         # rows are packed one Arrow batch at a time: larger batches cost less per row

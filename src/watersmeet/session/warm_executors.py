@@ -25,12 +25,14 @@ from watersmeet.bind.planning import plan_query
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.masters import is_local
+from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.task_frames import Resources
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, Select
 
 _log = logging.getLogger(__name__)
+STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _LOOK_SECONDS = 0.05
 _ROWS = 100
 _SCRIPT = """
@@ -60,7 +62,9 @@ def keep_executors_warm(spark: SparkSession) -> None:
     name = f"watersmeet-warm-{spark.sparkContext.applicationId}"
     if is_local(str(spark.sparkContext.master)) or any(each.name == name for each in threading.enumerate()):
         return
-    threading.Thread(target=_watch, args=(spark.newSession(),), name=name, daemon=True).start()
+    own = spark.newSession()  # its settings change with each join
+    own.conf.set(STATE_PROVIDER, str(spark.conf.get(STATE_PROVIDER)))
+    threading.Thread(target=_watch, args=(own,), name=name, daemon=True).start()
 
 
 def _watch(spark: SparkSession) -> None:
@@ -107,7 +111,8 @@ def _warm_up(spark: SparkSession, plan: PhysicalPlan, executors: Sequence[Execut
     _pinned(spark, [executor for executor in executors for _ in range(executor.slots)]).countAsync()
     spark.conf.set("spark.sql.shuffle.partitions", str(slots))
     rows = Source(_rows(spark, executors))
-    results = build(spark, plan, {"l": rows, "r": rows}, range(slots), Resources()).frame
+    memory = memory_setting(spark, plan.query, slots)  # that of most queries, which find DuckDB started
+    results = build(spark, plan, {"l": rows, "r": rows}, range(slots), Resources(memory)).frame
     results.write.format("noop").mode("overwrite").save()
     _log.debug("executors %s are warm after %.1f s", names, time.monotonic() - began)
 
