@@ -4,8 +4,8 @@
 
 Three executors of two tasks each, on hosts in namespaces of their own, which share one folder (tests/cluster).  Of each
 stream N rows arrive every EVERY seconds, a batch takes what is there, and each executor is killed amid a batch, one
-after the other.  A row is late by how much longer it waits, from its arrival to the end of its batch, than the median
-row.  What is printed is the longest wait after each loss, up to the next one.  Every result is compared with DuckDB's
+after the other.  A row's delay is its wait, from its arrival to the end of its batch, less the median wait.  What is
+printed is the longest delay after each loss, up to the next one.  Every result is compared with DuckDB's
 batch query.  Settings are Spark's.  Needs Linux that lets its user make namespaces.
 """
 
@@ -22,13 +22,15 @@ from benchmarks.scale.runs import on_cluster
 from benchmarks.streams import streams_folder, write_streams
 from benchmarks.workloads import WORKLOADS, Workload
 
-_EVERY = (2.0, 5.0)
+_EVERY = (3.0, 5.0)
 _EXECUTORS = 3
 #: The arrivals after which an executor is lost, and how many there are after the last one.
 _LOST_AFTER, _AFTERWARDS = (12, 20, 28), 8
+#: The first arrival that counts for the median wait.
+_COUNTED_FROM = 6
 
 
-def of_losses(
+def measured(
     workload: Workload, every: Sequence[float], rows: int, buckets: int, settings: Mapping[str, str]
 ) -> Iterator[str]:
     """Measure each pace; yield the lines of a table."""
@@ -37,20 +39,20 @@ def of_losses(
     arrivals = _LOST_AFTER[-1] + _AFTERWARDS
     workload = replace(workload, data=replace(workload.data, rows=rows * arrivals, files=arrivals))
     folder = write_streams(streams_folder(), workload.data)
-    for each in every:
-        changed = [f"{name}={value}" for name, value in settings.items()]
-        arguments = [str(buckets), str(each), *map(str, _LOST_AFTER), *changed]
+    changed = [f"{name}={value}" for name, value in settings.items()]
+    for pace in every:
+        arguments = [str(buckets), str(pace), *map(str, _LOST_AFTER), *changed]
         found, _ = on_cluster("losing", workload, folder, arguments, executors=_EXECUTORS)
         if not all(found["killed"]) or len(found["killed"]) != len(_LOST_AFTER):
-            raise SystemExit(f"of {len(_LOST_AFTER)} executors, these were killed: {found['killed']}")
-        waits, lasted = _waits(found), [each / 1000 for each in found["batch_ms"]]
-        usual = statistics.median(waits[_LOST_AFTER[0] // 2 :])
+            raise SystemExit(f"processes that were killed of each executor: {found['killed']}")
+        waits, lasted = _waits(found), [milliseconds / 1000 for milliseconds in found["batch_ms"]]
+        usual = statistics.median(waits[_COUNTED_FROM:])
         ends = (*_LOST_AFTER[1:], arrivals)
         late = [max(waits[first:end]) - usual for first, end in zip(_LOST_AFTER, ends, strict=True)]
-        longest = [lasted[_batch_of(found, first)] for first in _LOST_AFTER]
+        of_losses = [lasted[_batch_of(found, first)] for first in _LOST_AFTER]
         yield (
-            f"| {each:g} | {workload.data.rows_a_batch:,} | {statistics.median(lasted):.1f} | {_listed(longest)} | "
-            f"{_listed(late)} | {_listed(seconds / each for seconds in late)} |"
+            f"| {pace:g} | {workload.data.rows_a_batch:,} | {statistics.median(lasted):.1f} | {_listed(of_losses)} | "
+            f"{_listed(late)} | {_listed(seconds / pace for seconds in late)} |"
         )
 
 
@@ -80,7 +82,7 @@ def main() -> None:
     every = [float(each) for each in options.what if "=" not in each]
     settings = dict(setting(each).split("=", 1) for each in options.what if "=" in each)
     workload = WORKLOADS[options.workload]
-    for line in of_losses(workload, every or _EVERY, options.rows, options.buckets, settings):
+    for line in measured(workload, every or _EVERY, options.rows, options.buckets, settings):
         print(line, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Measures a query with more buckets on one machine, or with more executors on a cluster.
+"""Measures a query with more buckets on one machine or more executors on a cluster, or models one with many buckets.
 
     python -m benchmarks.bench_scale buckets [BUCKETS...] [--workload NAME] [--rows N] [--shuffle]
     python -m benchmarks.bench_scale executors [COUNT...] [--workload NAME] [--rows N] [--buckets N]

@@ -2,9 +2,9 @@
 
     python -m benchmarks.scale.losing WORKLOAD ROWS FOLDER BUCKETS EVERY ARRIVAL... [SETTING=VALUE...]
 
-One file of each stream arrives every EVERY seconds, shortly before a trigger, and a batch takes what is there; each of
-the first ones waits for the end of the batch before, which starts workers and compiles.  After
-each ARRIVAL, counted from 0, an executor is killed amid the batch, the first one first.  ``CLUSTER_MASTER`` names the
+One file of each stream arrives every EVERY seconds, shortly before a trigger, and a batch takes what is there.  The
+first files wait for the end of the batch before them, which starts workers and compiles.  After each ARRIVAL, counted
+from 0, an executor is killed amid the batch: executor1 first, then executor2, and so on.  ``CLUSTER_MASTER`` names the
 master, and FOLDER is one that all hosts share.  The last line printed is JSON.
 """
 
@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale.query import began, checked_frame, sums_of, workspace_of
+from benchmarks.scale.query import batch_start, observed_results, sums_of, workspace_of
 from benchmarks.workloads import WORKLOADS, Workload
 from tests.cluster.faults import kill_executor
 
@@ -27,12 +26,13 @@ from tests.cluster.faults import kill_executor
 _BEFORE_SECONDS, _AMID_SECONDS = 0.2, 0.3
 #: A batch takes all files that are there.
 _ALL_FILES = 1_000_000
+#: So many arrivals wait for the batch before them, and are not at the pace.
 _FIRST = 3
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """What has arrived when, and how many processes were killed each time."""
+    """Lets files arrive at a steady pace and kills executors; keeps when, and how many processes each kill ended."""
 
     query: Any
     folder: Path
@@ -73,20 +73,18 @@ def run(
         live = Path(workspace) / "live"
         for side in workload.data.sides:
             (live / side).mkdir(parents=True)
-        frame = checked_frame(workload, live, workspace, buckets, files=_ALL_FILES, settings=settings)
+        frame = observed_results(workload, live, workspace, buckets, files=_ALL_FILES, settings=settings)
         writer = frame.writeStream.format("noop").option("checkpointLocation", f"{workspace}/checkpoint")
         query = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds").start()
         arrivals = Arrivals(query, folder, live, every, losses)
-        arriving = threading.Thread(target=arrivals.run, daemon=True)
-        arriving.start()
-        arriving.join()
+        arrivals.run()
         query.processAllAvailable()
         query.stop()
     progress = [each for each in query.recentProgress if each["numInputRows"]]
     return {
         "arrived": arrivals.at,
         "killed": arrivals.killed,
-        "began": [began(each) for each in progress],
+        "began": [batch_start(each) for each in progress],
         "batch_ms": [each["durationMs"]["triggerExecution"] for each in progress],
         "sums": sums_of(query),
     }

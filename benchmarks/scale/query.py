@@ -34,7 +34,7 @@ def run(workload: Workload, folder: Path, buckets: int, *, by_files: bool, files
     if not by_files:
         patch("watersmeet.runtime.dataflow.workers_are_here", lambda spark: False).start()  # as on a cluster
     with workspace_of(folder) as workspace:
-        frame = checked_frame(workload, folder, workspace, buckets, files=files)
+        frame = observed_results(workload, folder, workspace, buckets, files=files)
         return _measured(frame, Path(workspace) / "checkpoint")
 
 
@@ -43,7 +43,7 @@ def workspace_of(folder: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=folder.parent if "CLUSTER_MASTER" in os.environ else None)
 
 
-def checked_frame(
+def observed_results(
     workload: Workload,
     folder: Path,
     workspace: str,
@@ -52,16 +52,20 @@ def checked_frame(
     files: int,
     settings: Mapping[str, str] | None = None,
 ) -> Any:
-    """Return a workload's results in a new session, on a cluster if there is one; ``sums_of`` are observed of them."""
+    """Return a workload's results, from a new session on ``CLUSTER_MASTER`` or on this machine.
+
+    Spark observes the sums that ``sums_of`` reads.
+    """
     from pyspark.sql import functions as F
 
     import watersmeet
 
     master = os.environ.get("CLUSTER_MASTER")
-    config = {**SETTINGS, "spark.sql.shuffle.partitions": str(buckets), **(settings or {})}
+    config = {**SETTINGS, "spark.sql.shuffle.partitions": str(buckets)}
     if master is not None:
         own = {"spark.driver.host": os.environ["SPARK_LOCAL_IP"], "spark.executor.memory": "700m"}
         config |= {**own, "spark.driver.memory": "2g"}
+    config |= settings or {}
     session = watersmeet.connect(workspace=workspace, master=master or "local[2]", config=config)
     for definition in definitions(workload, folder, files=files):
         session.sql(definition)
@@ -98,7 +102,7 @@ def _measured(frame: Any, checkpoint: Path) -> dict[str, Any]:
     files = [path for path in checkpoint.rglob("*") if path.is_file()]
     found = {
         "batch_ms": [each["durationMs"]["triggerExecution"] for each in progress],
-        "began": [began(each) for each in progress],
+        "began": [batch_start(each) for each in progress],
         "used": used,
         "files": len(files),
         "bytes": sum(path.stat().st_size for path in files),
@@ -108,7 +112,7 @@ def _measured(frame: Any, checkpoint: Path) -> dict[str, Any]:
     return found
 
 
-def began(progress: Any) -> float:
+def batch_start(progress: Any) -> float:
     """Return when a batch began, in seconds since 1970."""
     return datetime.fromisoformat(progress["timestamp"]).timestamp()
 

@@ -15,7 +15,7 @@ from benchmarks.suite import output_of
 from benchmarks.workloads import Workload
 from tests.cluster.cluster import run_in_cluster
 
-#: CPU seconds used by a time.
+#: Pairs of a time in seconds since 1970 and the CPU seconds used until then.
 Used = list[tuple[float, float]]
 
 
@@ -38,8 +38,8 @@ def on_cluster(
 ) -> tuple[dict[str, Any], Used]:
     """Return what a run of a module of ``benchmarks.scale`` said, and the CPU seconds that its executors had used.
 
-    Hosts share a folder, into which the streams are copied.  With ``cores``, each executor has so much of a core;
-    without it, its CPU is not known.
+    Hosts share a folder, into which the streams are copied.  With ``cores``, each executor has so much of a core,
+    and runs one task at a time; without it, two tasks, and its CPU is not known.
     """
     with tempfile.TemporaryDirectory(prefix="watersmeet-scale-") as scratch:
         logs = Path(scratch)

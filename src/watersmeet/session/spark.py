@@ -25,8 +25,9 @@ from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, LOOPBACK, not_started, silence_end_of_jvm, start_jvm
 from watersmeet.session.jvm_names import keep_names
 from watersmeet.session.spark_configuration import configured
-from watersmeet.session.warm_executors import STATE_PROVIDER, keep_executors_warm
+from watersmeet.session.warm_executors import keep_executors_warm
 
+_STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 #: What operators need, what limits hostile records, what keeps a local Spark on loopback: only ``config`` changes it.
 _OURS = (
     "spark.python.daemon.module",
@@ -35,8 +36,9 @@ _OURS = (
     "spark.driver.host",
     "spark.driver.bindAddress",
 )
-#: A bucket's task waits for the executor that holds its state, and no longer for a dead one, or for its host: Spark
-#: starts another executor there, which is cold (warm_executors.py).
+#: A task waits 1 s for the executor that holds its bucket's state, even if that one is dead, and not at all for another
+#: on the same host, which may just have started (warm_executors.py).  Spark looks for free slots every 200 ms, so that
+#: the wait ends on time.
 _PLACEMENT = {
     "spark.locality.wait.process": "1s",
     "spark.locality.wait.node": "0s",
@@ -73,8 +75,8 @@ def open_spark(
     elif spark is None:
         spark = SparkSession.builder.getOrCreate()
     keep_names(spark._jvm)
-    if "RocksDB" not in str(spark.conf.get(STATE_PROVIDER)):
-        spark.conf.set(STATE_PROVIDER, _ROCKSDB)
+    if "RocksDB" not in str(spark.conf.get(_STATE_PROVIDER)):
+        spark.conf.set(_STATE_PROVIDER, _ROCKSDB)
     if is_local(str(spark.sparkContext.master)):
         spark.sparkContext.pythonExec = worker_python()
         if (server := fork_server()) is not None:
@@ -117,7 +119,7 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        STATE_PROVIDER: _ROCKSDB,
+        _STATE_PROVIDER: _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.python.daemon.module": "watersmeet.runtime.daemon",
         # rows are packed one Arrow batch at a time: larger batches cost less per row

@@ -1,8 +1,8 @@
-"""Warms up the executors of a cluster: the first tasks of one that has just started take ten seconds.
+"""Warms up the executors of a cluster: the first tasks of one that has just started take about ten seconds.
 
-Its JVM loads and compiles Spark's code, and its Python imports libraries.  A thread of the driver gives each executor
-that registers a join of a few rows, in batch mode: when a session opens, when Spark adds executors, and when one that
-was lost is replaced.
+Its JVM loads and compiles Spark's code, and its Python imports libraries.  When an executor registers, a thread of the
+driver runs a join of a few rows there, in batch mode.  Executors register when a session opens, and when Spark adds
+some or replaces a lost one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +31,7 @@ from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, Select
 
 _log = logging.getLogger(__name__)
-STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+#: How often the driver looks for new executors: what begins in between may meet one that is cold.
 _LOOK_SECONDS = 0.05
 _ROWS = 100
 _SCRIPT = """
@@ -40,7 +39,8 @@ CREATE STREAM l (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
 CREATE STREAM r (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
 SELECT l.k, r.ts FROM l LEFT JOIN r ON l.k = r.k WITHIN INTERVAL '1' SECOND
 """
-_ROW = {
+#: The columns of a source frame (connectors/__init__.py), computed from a number.
+_COLUMNS = {
     "k": "CAST(number AS INT)",
     "ts": "timestamp_seconds(number)",
     "_seq": "CAST(CAST(number AS STRING) AS BINARY)",
@@ -58,40 +58,46 @@ class Executor:
 
 
 def keep_executors_warm(spark: SparkSession) -> None:
-    """Start the thread that warms up executors, if Spark has any, and no such thread yet."""
+    """Start the thread that warms up executors, unless Spark runs its tasks in the driver, or has such a thread."""
     name = f"watersmeet-warm-{spark.sparkContext.applicationId}"
     if is_local(str(spark.sparkContext.master)) or any(each.name == name for each in threading.enumerate()):
         return
-    own = spark.newSession()  # its settings change with each join
-    own.conf.set(STATE_PROVIDER, str(spark.conf.get(STATE_PROVIDER)))
+    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # its settings change with each join
     threading.Thread(target=_watch, args=(own,), name=name, daemon=True).start()
 
 
 def _watch(spark: SparkSession) -> None:
-    """Warm up each executor that there is or comes, until Spark ends."""
-    plan, met = _plan(), set[str]()
-    with suppress(Py4JError, OSError):  # Spark may end at any moment
-        while not spark._jsparkSession.sparkContext().isStopped():
-            if new := _others(spark, met):
-                met.update(executor.id for executor in new)
-                try:
-                    _warm_up(spark, plan, new)
-                except Exception as error:  # noqa: BLE001  # a query that cannot run there either will say so
-                    _log.debug("executors are not warm: %s", error)
-            time.sleep(_LOOK_SECONDS)
+    """Warm up every executor, present or future, until Spark stops."""
+    plan, seen = _plan(), set[str]()
+    while not _is_stopped(spark):
+        try:
+            if new := _new_executors(spark, seen):
+                seen.update(executor.id for executor in new)
+                _warm_up(spark, plan, new)
+        except Exception as error:  # noqa: BLE001  # if executors cannot run tasks, the user's query reports it
+            _log.debug("executors are not warm: %s", error)
+        time.sleep(_LOOK_SECONDS)
 
 
-def _others(spark: SparkSession, met: set[str]) -> list[Executor]:
-    """The executors of Spark that have not been met."""
+def _is_stopped(spark: SparkSession) -> bool:
+    try:
+        return bool(spark._jsparkSession.sparkContext().isStopped())
+    except (Py4JError, OSError):  # the JVM has ended
+        return True
+
+
+def _new_executors(spark: SparkSession, seen: set[str]) -> list[Executor]:
+    """The executors that have registered and are not in ``seen``."""
     context = spark._jsparkSession.sparkContext()
-    if met.issuperset(filter(None, context.getExecutorIds().mkString(",").split(","))):
+    # the cheap question first: what the status store tells of each executor takes several calls
+    if seen.issuperset(filter(None, context.getExecutorIds().mkString(",").split(","))):
         return []
     listed = context.statusStore().executorList(True)
     found = [listed.apply(number) for number in range(listed.size())]
     return [
         Executor(each.id(), re.sub(r":\d+$", "", each.hostPort()), each.maxTasks())
         for each in found
-        if each.id() not in met and each.maxTasks()  # the driver has none
+        if each.id() not in seen and each.maxTasks()  # the driver has none
     ]
 
 
@@ -103,31 +109,34 @@ def _plan() -> PhysicalPlan:
 
 
 def _warm_up(spark: SparkSession, plan: PhysicalPlan, executors: Sequence[Executor]) -> None:
-    """Join some rows in all task slots of some executors at once."""
+    """Run the join on new executors, with as many tasks as they have slots.
+
+    Spark runs the tasks of operators where most of what they read was written: there too.
+    """
     began, slots = time.monotonic(), sum(executor.slots for executor in executors)
     names = ", ".join(executor.id for executor in executors)
     spark.sparkContext.setJobDescription(f"Watersmeet warms up executors: {names}")
-    # while the join is planned, no query may give a task to these slots
-    _pinned(spark, [executor for executor in executors for _ in range(executor.slots)]).countAsync()
+    # occupy the slots while the join is planned, so that queries run elsewhere
+    _preferring(spark, [executor for executor in executors for _ in range(executor.slots)]).countAsync()
     spark.conf.set("spark.sql.shuffle.partitions", str(slots))
     rows = Source(_rows(spark, executors))
-    memory = memory_setting(spark, plan.query, slots)  # that of most queries, which find DuckDB started
+    memory = memory_setting(spark, plan.query, slots)  # the default: queries that have it too find DuckDB started
     results = build(spark, plan, {"l": rows, "r": rows}, range(slots), Resources(memory)).frame
     results.write.format("noop").mode("overwrite").save()
     _log.debug("executors %s are warm after %.1f s", names, time.monotonic() - began)
 
 
 def _rows(spark: SparkSession, executors: Sequence[Executor]) -> DataFrame:
-    """The rows of one side of the join, in a partition for every second slot."""
-    pinned = _pinned(spark, [executor for executor in executors for _ in range(max(executor.slots // 2, 1))])
+    """The rows of one side of the join, in half as many partitions as each executor has slots: two sides fill them."""
+    empty = _preferring(spark, [executor for executor in executors for _ in range(max(executor.slots // 2, 1))])
     no_columns = spark._jvm.org.apache.spark.sql.types.StructType()  # type: ignore[union-attr]
-    frame = DataFrame(spark._jsparkSession.createDataFrame(pinned, no_columns), spark)
+    frame = DataFrame(spark._jsparkSession.createDataFrame(empty, no_columns), spark)
     numbers = frame.select(F.explode(F.sequence(F.lit(1), F.lit(_ROWS))).alias("number"))
-    return numbers.selectExpr(*(f"{expression} AS {name}" for name, expression in _ROW.items()))
+    return numbers.selectExpr(*(f"{expression} AS {name}" for name, expression in _COLUMNS.items()))
 
 
-def _pinned(spark: SparkSession, executors: Iterable[Executor]) -> Any:
-    """An RDD of a row without columns for each of some executors, in a partition that Spark reads there if it can."""
+def _preferring(spark: SparkSession, executors: Iterable[Executor]) -> Any:
+    """An RDD with an empty row, in a partition of its own, for each of the executors, which that partition prefers."""
     jvm: Any = spark._jvm
     row = jvm.org.apache.spark.sql.RowFactory.create(spark.sparkContext._gateway.new_array(jvm.Object, 0))  # type: ignore[union-attr]
     partitions = [jvm.scala.Tuple2(row, _seq(jvm, [f"executor_{each.host}_{each.id}"])) for each in executors]
