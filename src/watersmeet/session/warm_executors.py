@@ -122,7 +122,7 @@ def _warm_up(spark: SparkSession, plan: PhysicalPlan, executors: Sequence[Execut
     rows = Source(_rows(spark, executors))
     memory = memory_setting(spark, plan.query, slots)  # the default: queries that have it too find DuckDB started
     results = build(spark, plan, {"l": rows, "r": rows}, range(slots), Resources(memory)).frame
-    results.write.format("noop").mode("overwrite").save()
+    results.collect()  # a sink would log an error if Spark stops meanwhile
     _log.debug("executors %s are warm after %.1f s", names, time.monotonic() - began)
 
 
