@@ -39,7 +39,6 @@ from watersmeet.engine.parquet import ParquetFile
 _BUCKETS = (2, 8, 32, 128, 512)
 _EXECUTORS = (1, 2, 4)
 _CORES_HERE, _CORES, _LONGER = 2, 0.5, 5
-
 _MODELLED = (10, 100, 1_000)
 _CORES_OF_MODEL, _ROWS_A_BUCKET, _BATCHES = 4, 1_000, 4
 #: Assumptions, not fitted to what ``buckets`` and ``executors`` measure.

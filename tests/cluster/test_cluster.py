@@ -24,7 +24,7 @@ def test_hosts_that_share_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_executors_are_warm_before_a_query_runs(tmp_path: Path) -> None:
+def test_new_executors_are_warmed_up(tmp_path: Path) -> None:
     run = run_in_cluster(tmp_path, "tests.cluster.warm", executors=2, with_store=False)
     assert run.stdout.splitlines() == [
         "of a new session: 0 1",
